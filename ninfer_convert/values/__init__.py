@@ -1,0 +1,101 @@
+"""The small value types that travel from a checkpoint to an artifact.
+
+    Source --(read)--> Values --(method)--> Words --(layout)--> bytes
+
+A source that is already encoded can also hand out `Words` directly (`Source.words`). Nothing here reads,
+converts or places anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Values:
+    """A run of a source's elements in C order.
+
+    `array` is one-dimensional and holds the stored words untouched: uint16 for BF16 and F16, float32 for F32
+    (and for values decoded from an encoded source), float64 for F64, the integer type itself for integers,
+    uint8 for BOOL. `stored` names the type (`formats.stored`), "F32" where the values were decoded.
+    """
+
+    array: NDArray[Any]
+    stored: str
+
+
+@dataclass(frozen=True)
+class Words:
+    """The words of consecutive rows in one numeric format, before a layout places them.
+
+    | category of the format | codes | scales | divisors |
+    |---|---|---|---|
+    | direct | [n] uint16 (bf16), uint32 (fp32), int32 | - | - |
+    | grouped | [rows, K] int8 signed codes | [rows, ceil(K / G)] uint16 | - |
+    | block-scaled (nvfp4) | [rows, K] uint8, one E2M1 word each | [rows, K / 16] uint8 | [rows] float32 |
+    | row-scaled (FP8) | [rows, K] uint8 | [rows] uint16 | - |
+    | gguf | [rows, K / block values * block bytes] uint8 | - | - |
+
+    `divisors` gives each row the divisor of its own source matrix. `non_finite` counts the NaN and infinities
+    that a direct conversion kept.
+    """
+
+    codes: NDArray[Any]
+    scales: NDArray[Any] | None = None
+    divisors: NDArray[np.float32] | None = None
+    non_finite: int = 0
+
+
+@dataclass(frozen=True)
+class Origin:
+    """One stored tensor behind a source, for provenance and messages."""
+
+    source: str
+    """Name of the input: "model" for the main one, else the name under [sources]."""
+    file: str
+    """The file as the user typed it."""
+    tensor: str
+    stored: str
+    selection: str | None = None
+    """What was taken of it (`"rows 0:128"`), None for all."""
+
+
+class Source(Protocol):
+    """One logical parameter's data, read lazily; safe to call from several threads."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it: the tensor's name."""
+
+    @property
+    def stored(self) -> str:
+        """Name of the stored type (`formats.stored`): BF16, Q4_K, NVFP4, ..."""
+
+    @property
+    def shape(self) -> Shape:
+        """Logical shape, slowest axis first."""
+
+    @property
+    def origins(self) -> Sequence[Origin]:
+        """The stored tensors it is made from."""
+
+    @property
+    def exact(self) -> Sequence[str]:
+        """Formats that its stored words reach without decoding, the identical one first; empty if plain."""
+
+    def values(self, begin: int, end: int) -> Values:
+        """Elements [begin, end) in C order: stored words, or float32 decoded by the encoding's own rule."""
+
+    def words(self, format: str, begin: int, end: int) -> Words:
+        """Rows [begin, end) (leading axes folded) as words of one of the `exact` formats.
+
+        Raises SourceError naming tensor, row and word where a word does not fit the format.
+        """
