@@ -86,9 +86,7 @@ def printable(text: str) -> str:
     """`text` with control characters, lone surrogates and other unprintable characters escaped."""
     if text.isprintable():
         return text
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text
-    )
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
 
 
 def nearest(word: str, known: Iterable[str], count: int = 3) -> list[str]:

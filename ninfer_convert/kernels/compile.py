@@ -23,7 +23,5 @@ def kernel(function: F) -> F:
 
 def inline(function: F) -> F:
     """A scalar helper that is only called from kernels, inlined into them."""
-    compiled: F = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=False, inline="never")(
-        function
-    )
+    compiled: F = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=False, inline="never")(function)
     return compiled

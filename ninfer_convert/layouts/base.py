@@ -15,13 +15,22 @@ if TYPE_CHECKING:
 TENSOR_ALIGNMENT = 256
 """Bytes to which a tensor object's offset in the logical payload is aligned (container.md 2)."""
 
-Read = Callable[[int, int], "memoryview"]
+Read = Callable[[int, int], memoryview]
 """`read(offset, length)`: bytes of one object, offset counted from its start."""
 
 
 @dataclass(frozen=True)
+class Tensor:
+    """What a tensor object holds: a format, a logical shape, and nvfp4's count of weight divisors."""
+
+    format: Format
+    shape: Shape
+    divisors: int = 1
+
+
+@dataclass(frozen=True)
 class Segment:
-    """Bytes to write at `offset` from the start of the object; `data` is a C-contiguous uint8 array."""
+    """Bytes to write at `offset` from the object's start; `data` is a one-dimensional uint8 array."""
 
     offset: int
     data: NDArray[Any]
@@ -29,7 +38,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class PaddingFault:
-    """Bytes or lanes that must hold the canonical padding and do not: offset in the object, what was found."""
+    """Padding that is not canonical: where in the object, and what was found."""
 
     offset: int
     message: str
@@ -39,7 +48,7 @@ class Layout(Protocol):
     """A storage layout: one frozen object per name, see `layouts.LAYOUTS`.
 
     Work is cut along `matrix(shape)`: (rows, columns). For two-dimensional layouts these are [N, K]; for
-    `contiguous_le_v1` every element is a row of one column, so that a vector can be cut like a matrix.
+    `contiguous_le_v1` every element is a row of one column, so that a vector is cut like a matrix.
     """
 
     @property
@@ -49,41 +58,35 @@ class Layout(Protocol):
     def formats(self) -> tuple[str, ...]:
         """Names of the formats it stores."""
 
-    def misfit(self, format: Format, shape: Shape, divisors: int = 1) -> str | None:
-        """Why an object of this shape cannot be stored, as a sentence naming the rule; None if it can."""
+    def misfit(self, tensor: Tensor) -> str | None:
+        """Why it cannot store this, as a sentence naming the rule (pairing, rank, geometry); None if it can."""
 
-    def size(self, format: Format, shape: Shape, divisors: int = 1) -> int:
-        """Encoded bytes (layouts.md)."""
+    def size(self, tensor: Tensor) -> int:
+        """Encoded bytes of a tensor that fits (layouts.md)."""
 
     def matrix(self, shape: Shape) -> tuple[int, int]:
-        """(rows, columns) along which an object of this shape is cut."""
+        """(rows, columns) along which a tensor of this shape is cut."""
 
-    def row_quantum(self, format: Format) -> int:
-        """Rows at whose multiples pieces may begin and end (128 for nvfp4, else 1)."""
+    @property
+    def row_quantum(self) -> int:
+        """Rows at whose multiples pieces begin and end (128 for nvfp4's layout, else 1)."""
 
-    def encode(
-        self, format: Format, shape: Shape, first_row: int, words: Words, divisors: int = 1
-    ) -> tuple[Segment, ...]:
-        """Place rows [first_row, first_row + rows of words).
+    def encode(self, tensor: Tensor, first_row: int, words: Words) -> tuple[Segment, ...]:
+        """Place rows [first_row, first_row + rows of `words`).
 
         Encoding all rows in pieces cut at multiples of `row_quantum` writes every byte of the object exactly
         once, padding included. Raises WordsError for words of another type or shape.
         """
 
-    def decode(
-        self, format: Format, shape: Shape, begin: int, end: int, read: Read, divisors: int = 1
-    ) -> Words:
+    def decode(self, tensor: Tensor, begin: int, end: int, read: Read) -> Words:
         """The logical words of rows [begin, end)."""
 
-    def padding_faults(
-        self, format: Format, shape: Shape, begin: int, end: int, read: Read, divisors: int = 1
-    ) -> tuple[PaddingFault, ...]:
-        """Padding that is not canonical, in and behind rows [begin, end): lanes, groups, bytes between planes."""
+    def padding_faults(self, tensor: Tensor, begin: int, end: int, read: Read) -> tuple[PaddingFault, ...]:
+        """Padding in rows [begin, end) that is not canonical: lanes, groups, and the bytes behind a plane
+        when `end` is the last row."""
 
-    def take_rows(
-        self, format: Format, shape: Shape, rows: Sequence[int], read: Read, divisors: int = 1
-    ) -> tuple[bytes, Shape, int]:
-        """(payload, shape, divisors) of the object that holds `rows` in order, repeats allowed, nothing decoded.
+    def take_rows(self, tensor: Tensor, rows: Sequence[int], read: Read) -> tuple[bytes, Tensor]:
+        """The object that holds `rows` in order, repeats allowed: its payload and what it holds.
 
-        Raises WordsError where the result could not be stored (nvfp4).
+        No word is decoded. Raises WordsError where the result could not be stored (nvfp4).
         """
