@@ -1,0 +1,157 @@
+"""Positioned reads of checkpoint files: from any thread, into memory that the caller keeps, with few descriptors.
+
+Files are read, not mapped: hundreds of shards cost no address space, and a file that shrinks meanwhile is an
+error instead of a signal.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ninfer_convert.errors import Problem, SourceError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ninfer_convert.sources.base import SourceFile
+
+OPEN_AT_MOST = 64
+"""Idle descriptors kept; those in use at the moment are never closed, so threads may exceed it."""
+
+
+def read(file: SourceFile, offset: int, count: int) -> NDArray[np.uint8]:
+    """Bytes [offset, offset + count) of `file` as a fresh uint8 array [count].
+
+    Raises SourceError where the file cannot be opened or read, or ends before.
+    """
+    import numpy as np
+
+    array = np.empty(count, dtype=np.uint8)
+    rest = array.data
+    with _translated(file.shown), _POOL.borrow(file) as descriptor:
+        while rest:
+            got = descriptor.read_into(rest, offset)
+            if got == 0:
+                raise SourceError(
+                    Problem(
+                        "file-changed",
+                        f"ends at byte {offset}, but was {file.size} bytes long when its header was read; "
+                        "it was cut or replaced meanwhile",
+                        path=file.shown,
+                    )
+                )
+            offset += got
+            rest = rest[got:]
+    return array
+
+
+def read_whole(path: Path, shown: str) -> bytes | None:
+    """The whole content of a regular file; None where there is no such file.
+
+    Raises SourceError where it is no regular file or cannot be read.
+    """
+    try:
+        with _translated(shown):
+            # A pipe would block for ever at open, so its kind is looked at first.
+            if not stat.S_ISREG(path.stat().st_mode):
+                raise SourceError(Problem("not-a-file", "is not a regular file", path=shown))
+            return path.read_bytes()
+    except SourceError as error:
+        if isinstance(error.__cause__, (FileNotFoundError, NotADirectoryError)):
+            return None
+        raise
+
+
+@contextmanager
+def _translated(shown: str) -> Iterator[None]:
+    """Turn what the system raises into a SourceError that names the file as typed."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise unreadable(shown, error) from error
+
+
+def unreadable(shown: str, error: OSError | ValueError) -> SourceError:
+    """The SourceError for a file that the system does not let us read (ValueError: a path with a null byte)."""
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return SourceError(Problem("unreadable", f"cannot be read: {reason}", path=shown))
+
+
+@dataclass(eq=False)
+class _Descriptor:
+    number: int
+    users: int = 0
+    seeking: threading.Lock = field(default_factory=threading.Lock)
+
+    def read_into(self, buffer: memoryview, offset: int) -> int:
+        """Fill the front of `buffer` from `offset` on; the number of bytes, 0 at the end of the file."""
+        if hasattr(os, "preadv"):
+            return os.preadv(self.number, [buffer], offset)
+        with self.seeking:
+            os.lseek(self.number, offset, os.SEEK_SET)
+            with open(self.number, "rb", buffering=0, closefd=False) as stream:
+                return stream.readinto(buffer) or 0
+
+
+class _Pool:
+    """Open descriptors by file, the least recently used closed first; a file's own closes when it is forgotten."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._lock = threading.RLock()
+        self._open: OrderedDict[int, _Descriptor] = OrderedDict()
+
+    @contextmanager
+    def borrow(self, file: SourceFile) -> Iterator[_Descriptor]:
+        key = id(file)
+        with self._lock:
+            descriptor = self._open.pop(key, None)
+            if descriptor is None:
+                descriptor = self._open_checked(file)
+                weakref.finalize(file, self._forget, key)
+            self._open[key] = descriptor
+            descriptor.users += 1
+            self._close_idle()
+        try:
+            yield descriptor
+        finally:
+            with self._lock:
+                descriptor.users -= 1
+
+    def _open_checked(self, file: SourceFile) -> _Descriptor:
+        number = os.open(file.path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0))
+        size = os.fstat(number).st_size
+        if size != file.size:
+            os.close(number)
+            raise SourceError(
+                Problem(
+                    "file-changed",
+                    f"is {size} bytes long, but was {file.size} when its header was read",
+                    path=file.shown,
+                )
+            )
+        return _Descriptor(number)
+
+    def _close_idle(self) -> None:
+        idle = [key for key, descriptor in self._open.items() if descriptor.users == 0]
+        for key in idle[: max(0, len(self._open) - self._limit)]:
+            os.close(self._open.pop(key).number)
+
+    def _forget(self, key: int) -> None:
+        with self._lock:
+            descriptor = self._open.pop(key, None)
+            if descriptor is not None:
+                os.close(descriptor.number)
+
+
+_POOL = _Pool(OPEN_AT_MOST)
