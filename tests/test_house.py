@@ -32,11 +32,11 @@ MAY_IMPORT["cli"] = EVERYTHING_BUT_CLI | {"cli"}
 MAY_IMPORT["__init__"] = EVERYTHING_BUT_CLI
 
 THIRD_PARTY = {
-    "kernels": {"numpy", "numba", "llvmlite"},
+    "kernels": {"numpy", "numba", "llvmlite", "gguf"},
     "values": {"numpy"},
     "formats": {"numpy"},
     "layouts": {"numpy"},
-    "sources": {"numpy", "gguf"},
+    "sources": {"numpy"},
     "methods": {"numpy"},
     "recipe": {"tomli"},
     "pipeline": {"numpy", "safetensors", "gguf"},

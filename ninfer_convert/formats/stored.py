@@ -96,7 +96,7 @@ _BLOCKS = (
     StoredType("Q1_0", "block", 18, 128, ggml=41),
     StoredType("Q2_0", "block", 18, 64, identical="gguf_q2_0", ggml=42),
     StoredType("PQ2_0", "block", 34, 128, ggml=142),
-    StoredType("PTQ1_0", "block", 28, 128, ggml=143, decodes=False),
+    StoredType("PTQ1_0", "block", 28, 128, ggml=143),
 )
 
 _ENCODED = (
