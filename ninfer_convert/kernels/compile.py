@@ -2,26 +2,64 @@
 
 No fast-math and no contraction: LLVM is given no licence to reassociate or fuse, so a stored result depends on
 the arrays alone. Numba keeps the machine code beside the package, or in the user's cache folder where the
-package's own is not writable.
+package's own is not writable; where neither is, each process compiles anew.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def kernel(function: F) -> F:
     """Compile `function` when it is first called with arguments of each type."""
-    compiled: F = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=False)(function)
+    compiled = inline(function)
+    with suppress(RuntimeError):  # Numba's word for: no folder to write to
+        compiled._cache = _Cache(function)  # type: ignore[attr-defined]
     return compiled
 
 
 def inline(function: F) -> F:
     """A scalar helper that is only called from kernels, inlined into them."""
-    compiled: F = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath=False, inline="never")(function)
+    compiled: F = numba.njit(nogil=True, error_model="numpy", fastmath=False)(function)
     return compiled
+
+
+def estimate(function: F) -> F:
+    """A sum that only sorts out candidates and is never stored: LLVM may reorder and fuse it."""
+    licence = {"reassoc", "contract"}
+    compiled: F = numba.njit(nogil=True, error_model="numpy", fastmath=licence)(function)
+    return compiled
+
+
+def _digest() -> str:
+    """SHA-256 of every module under kernels, this one included."""
+    sources = sorted(Path(__file__).parent.rglob("*.py"))
+    return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
+
+
+_SOURCES = _digest()
+
+
+class _Cache(FunctionCache):  # type: ignore[misc]
+    """Numba's cache, made stale by a change of any kernel module.
+
+    Numba watches the kernel's own file alone, but a kernel holds the machine code of helpers from others: after an
+    upgrade it would go on with the old ones.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        self._cache_file = IndexDataCacheFile(self._cache_path, self._impl.filename_base, _SOURCES)
+
+    def save_overload(self, signature: Any, compiled: Any) -> None:
+        with suppress(OSError):  # a full disk costs the next process its compile time, not this one its run
+            super().save_overload(signature, compiled)

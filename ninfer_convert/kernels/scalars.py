@@ -19,6 +19,7 @@ F32_INFINITY = 0x7F800000
 F32_MAGNITUDE = 0x7FFFFFFF
 F16_INFINITY = 0x7C00
 E4M3_LARGEST = 0x7E
+E4M3_NAN = 0x7F
 
 
 def _bit_cast(argument: Any, result: Any) -> Any:
@@ -77,23 +78,20 @@ def _narrow(word: Any, fraction: int, bias: int, to_fraction: int, to_bias: int)
 @inline
 def bf16_to_f32(word: Any) -> Any:
     """uint16 -> uint32, every bit kept, those of a NaN included (formats 3.1)."""
-    return np.uint32(word) << np.uint32(16)
+    return np.uint32(np.uint32(word) << 16)
 
 
 @inline
 def f16_to_f32(word: Any) -> Any:
     """uint16 -> uint32; a subnormal's fraction is a whole number of 2^-24."""
-    bits = np.uint32(word)
-    sign = (bits & np.uint32(0x8000)) << np.uint32(16)
-    magnitude = bits & np.uint32(0x7FFF)
-    result = (magnitude << np.uint32(13)) + np.uint32(112 << 23)
-    if magnitude < np.uint32(0x0400):
+    magnitude = np.uint32(word & 0x7FFF)
+    shifted = np.uint32(magnitude << 13)
+    result = np.uint32(shifted + (112 << 23))
+    if magnitude < 0x0400:
         result = f32_word(np.float32(np.int32(magnitude)) * np.float32(2.0**-24))
-    if magnitude >= np.uint32(F16_INFINITY):
-        result += np.uint32(112 << 23)
-    if magnitude > np.uint32(F16_INFINITY):
-        result |= np.uint32(0x00400000)
-    return sign | result
+    if magnitude >= F16_INFINITY:
+        result = np.uint32(shifted | F32_INFINITY | ((magnitude > F16_INFINITY) << 22))
+    return np.uint32(((word & 0x8000) << 16) | result)
 
 
 @inline
@@ -114,10 +112,10 @@ def f32_to_f64(word: Any) -> Any:
 @inline
 def f32_to_bf16(word: Any) -> Any:
     """uint32 -> uint16. Both have the same exponent, so one addition rounds and carries."""
-    bits = np.uint32(word)
-    rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
-    if (bits & np.uint32(F32_MAGNITUDE)) > np.uint32(F32_INFINITY):
-        rounded = (bits >> np.uint32(16)) | np.uint32(0x0040)
+    kept = np.uint32(word >> 16)
+    rounded = np.uint32(np.uint32(word + 0x7FFF + (kept & 1)) >> 16)
+    if np.uint32(word & F32_MAGNITUDE) > F32_INFINITY:
+        rounded = np.uint32(kept | 0x0040)
     return np.uint16(rounded)
 
 
@@ -151,31 +149,27 @@ def f32_to_e4m3(word: Any) -> Any:
     magnitude = np.int64(word) & F32_MAGNITUDE
     sign = (np.int64(word) >> 24) & 0x80
     if magnitude > F32_INFINITY:
-        return np.uint8(sign | 0x7F)
+        return np.uint8(sign | E4M3_NAN)
     return np.uint8(sign | min(_rounded(magnitude, 23, 127, 3, 7), E4M3_LARGEST))
 
 
 @inline
 def e4m3_to_f32(word: Any) -> Any:
     """uint8 E4M3FN word -> uint32; a subnormal's fraction is a whole number of 2^-9."""
-    bits = np.uint32(word)
-    sign = (bits & np.uint32(0x80)) << np.uint32(24)
-    magnitude = bits & np.uint32(0x7F)
-    result = (magnitude << np.uint32(20)) + np.uint32(120 << 23)
-    if magnitude < np.uint32(0x08):
+    magnitude = np.uint32(word & 0x7F)
+    result = np.uint32((magnitude << 20) + (120 << 23))
+    if magnitude < 0x08:
         result = f32_word(np.float32(np.int32(magnitude)) * np.float32(2.0**-9))
-    if magnitude == np.uint32(0x7F):
-        result = np.uint32(0x7FC00000)
-    return sign | result
+    if magnitude == E4M3_NAN:
+        result = np.uint32(F32_INFINITY | 1 << 22)
+    return np.uint32(((word & 0x80) << 24) | result)
 
 
 @inline
 def e2m1_to_f32(word: Any) -> Any:
     """uint8 E2M1 word (low four bits) -> uint32; the one subnormal magnitude is 0.5."""
-    bits = np.uint32(word)
-    sign = (bits & np.uint32(0x8)) << np.uint32(28)
-    magnitude = bits & np.uint32(0x7)
-    result = (magnitude << np.uint32(22)) + np.uint32(126 << 23)
-    if magnitude < np.uint32(2):
-        result = magnitude * np.uint32(126 << 23)
-    return sign | result
+    magnitude = np.uint32(word & 0x7)
+    result = np.uint32((magnitude << 22) + (126 << 23))
+    if magnitude < 2:
+        result = np.uint32(magnitude * (126 << 23))
+    return np.uint32(((word & 0x8) << 28) | result)
