@@ -79,14 +79,15 @@ class Layout(Protocol):
         """
 
     def decode(self, tensor: Tensor, begin: int, end: int, read: Read) -> Words:
-        """The logical words of rows [begin, end)."""
+        """The logical words of rows [begin, end); their arrays may look into the memory that `read` returned."""
 
     def padding_faults(self, tensor: Tensor, begin: int, end: int, read: Read) -> tuple[PaddingFault, ...]:
         """Padding in rows [begin, end) that is not canonical: lanes, groups, and the bytes behind a plane
         when `end` is the last row."""
 
     def take_rows(self, tensor: Tensor, rows: Sequence[int], read: Read) -> tuple[bytes, Tensor]:
-        """The object that holds `rows` in order, repeats allowed: its payload and what it holds.
+        """The object that holds `rows` of the first axis in order, repeats allowed: its payload and what it holds.
 
-        No word is decoded. Raises WordsError where the result could not be stored (nvfp4).
+        No word is decoded. An nvfp4 row keeps its own divisor; the result has the fewest that equal shares of rows
+        allow. Raises WordsError where the result could not be stored, IndexError for a row that is not there.
         """
