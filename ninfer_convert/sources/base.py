@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ninfer_convert.errors import Problem, SourceError
 from ninfer_convert.formats.stored import stored_type
-from ninfer_convert.sources import files
+from ninfer_convert.sources import files, sniff
+from ninfer_convert.sources.labels import label
 from ninfer_convert.values import Origin, Shape, Values, Words
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class StoredTensor:
             raise SourceError(
                 Problem(
                     "opaque-type",
-                    f"{self.name}: {self.stored} words cannot be read as values",
+                    f"{label(self.name)}: {self.stored} words cannot be read as values",
                     path=self.file.shown,
                     tensor=self.name,
                 )
@@ -103,7 +104,7 @@ class StoredTensor:
         raise SourceError(
             Problem(
                 "not-encoded",
-                f"{self.name}: is stored as plain {self.stored}; it holds no words of {format}",
+                f"{label(self.name)}: is stored as plain {self.stored}; it holds no words of {format}",
                 path=self.file.shown,
                 tensor=self.name,
             )
@@ -134,9 +135,12 @@ class Checkpoint:
     def beside(self, name: str) -> bytes | None:
         """The whole content of the file `name` in the checkpoint's folder; None where there is none.
 
-        Raises SourceError where it exists and cannot be read.
+        Raises SourceError where it exists and cannot be read, or is only a Git LFS pointer.
         """
-        return files.read_whole(self.folder / name, self.shown_beside(name))
+        content = files.read_whole(self.folder / name, self.shown_beside(name))
+        if content is not None:
+            sniff.refuse_pointer(content, self.shown_beside(name))
+        return content
 
     def shown_beside(self, name: str) -> str:
         """How messages call the file `name` in the checkpoint's folder: with the path as the user typed it."""

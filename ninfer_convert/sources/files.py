@@ -10,7 +10,7 @@ import os
 import stat
 import threading
 import weakref
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ def read(file: SourceFile, offset: int, count: int) -> NDArray[np.uint8]:
 
     array = np.empty(count, dtype=np.uint8)
     rest = array.data
-    with _translated(file.shown), _POOL.borrow(file) as descriptor:
+    with translated(file.shown), _POOL.borrow(file) as descriptor:
         while rest:
             got = descriptor.read_into(rest, offset)
             if got == 0:
@@ -61,7 +61,7 @@ def read_whole(path: Path, shown: str) -> bytes | None:
     Raises SourceError where it is no regular file or cannot be read.
     """
     try:
-        with _translated(shown):
+        with translated(shown):
             # A pipe would block for ever at open, so its kind is looked at first.
             if not stat.S_ISREG(path.stat().st_mode):
                 raise SourceError(Problem("not-a-file", "is not a regular file", path=shown))
@@ -73,18 +73,13 @@ def read_whole(path: Path, shown: str) -> bytes | None:
 
 
 @contextmanager
-def _translated(shown: str) -> Iterator[None]:
-    """Turn what the system raises into a SourceError that names the file as typed."""
+def translated(shown: str) -> Iterator[None]:
+    """Turn what the system raises (ValueError: for a path with a null byte) into a SourceError that names the file."""
     try:
         yield
     except (OSError, ValueError) as error:
-        raise unreadable(shown, error) from error
-
-
-def unreadable(shown: str, error: OSError | ValueError) -> SourceError:
-    """The SourceError for a file that the system does not let us read (ValueError: a path with a null byte)."""
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return SourceError(Problem("unreadable", f"cannot be read: {reason}", path=shown))
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise SourceError(Problem("unreadable", f"cannot be read: {reason}", path=shown)) from error
 
 
 @dataclass(eq=False)
@@ -97,61 +92,61 @@ class _Descriptor:
         """Fill the front of `buffer` from `offset` on; the number of bytes, 0 at the end of the file."""
         if hasattr(os, "preadv"):
             return os.preadv(self.number, [buffer], offset)
-        with self.seeking:
-            os.lseek(self.number, offset, os.SEEK_SET)
-            with open(self.number, "rb", buffering=0, closefd=False) as stream:
-                return stream.readinto(buffer) or 0
+        with self.seeking, open(self.number, "rb", buffering=0, closefd=False) as stream:
+            stream.seek(offset)
+            return stream.readinto(buffer) or 0
 
 
 class _Pool:
-    """Open descriptors by file, the least recently used closed first; a file's own closes when it is forgotten."""
+    """Open descriptors by file; beyond `limit` the idle ones close, the least recently used first."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
         self._open: OrderedDict[int, _Descriptor] = OrderedDict()
+        self._forgotten: deque[int] = deque()
+        """Files that no longer exist in the program: a finalizer may run anywhere, so it only leaves word here."""
 
     @contextmanager
     def borrow(self, file: SourceFile) -> Iterator[_Descriptor]:
         key = id(file)
         with self._lock:
-            descriptor = self._open.pop(key, None)
+            while self._forgotten:
+                self._close(self._forgotten.popleft())
+            descriptor = self._open.get(key)
             if descriptor is None:
-                descriptor = self._open_checked(file)
-                weakref.finalize(file, self._forget, key)
-            self._open[key] = descriptor
+                descriptor = self._open[key] = _open_checked(file)
+                weakref.finalize(file, self._forgotten.append, key)
+            self._open.move_to_end(key)
             descriptor.users += 1
-            self._close_idle()
+            idle = [other for other, known in self._open.items() if known.users == 0]
+            for other in idle[: max(0, len(self._open) - self._limit)]:
+                self._close(other)
         try:
             yield descriptor
         finally:
             with self._lock:
                 descriptor.users -= 1
 
-    def _open_checked(self, file: SourceFile) -> _Descriptor:
-        number = os.open(file.path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0))
-        size = os.fstat(number).st_size
-        if size != file.size:
-            os.close(number)
-            raise SourceError(
-                Problem(
-                    "file-changed",
-                    f"is {size} bytes long, but was {file.size} when its header was read",
-                    path=file.shown,
-                )
+    def _close(self, key: int) -> None:
+        descriptor = self._open.pop(key, None)
+        if descriptor is not None:
+            os.close(descriptor.number)
+
+
+def _open_checked(file: SourceFile) -> _Descriptor:
+    number = os.open(file.path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+    size = os.fstat(number).st_size
+    if size != file.size:
+        os.close(number)
+        raise SourceError(
+            Problem(
+                "file-changed",
+                f"is {size} bytes long, but was {file.size} when its header was read",
+                path=file.shown,
             )
-        return _Descriptor(number)
-
-    def _close_idle(self) -> None:
-        idle = [key for key, descriptor in self._open.items() if descriptor.users == 0]
-        for key in idle[: max(0, len(self._open) - self._limit)]:
-            os.close(self._open.pop(key).number)
-
-    def _forget(self, key: int) -> None:
-        with self._lock:
-            descriptor = self._open.pop(key, None)
-            if descriptor is not None:
-                os.close(descriptor.number)
+        )
+    return _Descriptor(number)
 
 
 _POOL = _Pool(OPEN_AT_MOST)

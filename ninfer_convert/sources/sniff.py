@@ -1,0 +1,182 @@
+"""What a file is, by its content: a checkpoint that can be read, or the one sentence that helps with what it is.
+
+Suffixes decide nothing where the content speaks (cache blobs have none); they only choose between explanations.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from ninfer_convert.errors import Problem, SourceError, nearest, printable
+from ninfer_convert.sources import files
+
+Kind = Literal["safetensors", "gguf", "index"]
+
+_LOOKED_AT = 512
+_SPACE = b"\xef\xbb\xbf \t\r\n"
+
+
+@dataclass(frozen=True)
+class _Signature:
+    """Files that begin with one of `starts` (after white space, any case, where `text`) are `what`."""
+
+    code: str
+    starts: tuple[bytes, ...]
+    what: str
+    advice: str
+    text: bool = False
+
+
+_AGAIN = "download the file itself again"
+
+_SIGNATURES = (
+    _Signature(
+        "web-page",
+        (b"<!doctype", b"<html", b"<?xml", b"<head"),
+        "a web page in place of the weights",
+        _AGAIN,
+        text=True,
+    ),
+    _Signature(
+        "artifact", (b"NINFER\x00\x03",), "a .ninfer artifact already", "see info, verify and export for what it holds"
+    ),
+    _Signature("artifact", (b"NINPRT\x00\x03",), "a part of a .ninfer artifact", "see info of its .ninfer file"),
+    _Signature(
+        "pickle",
+        (*(bytes([0x80, protocol]) for protocol in range(2, 6)), b"PK\x03\x04"),
+        "a pickle or zip archive, as PyTorch's .bin, .pt and .pth files are",
+        "reading one can run code, so save the model as safetensors first",
+    ),
+    _Signature(
+        "old-ggml",
+        (b"lmgg", b"fmgg", b"tjgg", b"algg"),
+        "a GGML, GGMF, GGJT or GGLA file from before GGUF",
+        "convert it to GGUF, or take a GGUF of the model",
+    ),
+    _Signature("hdf5", (b"\x89HDF\r\n\x1a\n",), "an HDF5 file", "save the model as safetensors first"),
+    _Signature("numpy", (b"\x93NUMPY",), "a NumPy array", "save the model as safetensors first"),
+    _Signature(
+        "compressed",
+        (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ\x00", b"BZh", b"7z\xbc\xaf\x27\x1c"),
+        "a compressed file",
+        "unpack it first",
+    ),
+)
+
+_ONNX = re.compile(rb"\x08[\x01-\x20](\x12|\x1a)[\x01-\x40][\w.-]+", re.DOTALL)
+"""An ONNX model's first fields: the IR version, then the producer's name or version."""
+
+_POINTER = re.compile(rb"version https://(?:git-lfs|hawser)\.github\.com/spec/v1\s(?:.*\ssize (\d{1,20}))?", re.DOTALL)
+
+_RAW_PIECE = re.compile(r"(.+?)(?:\.part[-_]?\d+(?:-?of-?\d+)?|[-.]split-[a-z]|\.\d{3}|\.(?:part-?)?a[a-z])")
+"""Names of pieces as `split`, upload scripts and archivers give them."""
+
+
+def identify(path: Path, shown: str) -> Kind:
+    """What to read the file `path` as; "index" for any JSON text.
+
+    Raises SourceError saying what it is instead, or that it does not exist, with what to do about it.
+    """
+    start, size = _look(path, shown)
+    problem = _explain(path, shown, start, size)
+    if problem is not None:
+        raise SourceError(problem)
+    if start.startswith(b"GGUF"):
+        return "gguf"
+    if is_json(start):
+        return "index"
+    return "safetensors"
+
+
+def refuse_pointer(content: bytes, shown: str) -> None:
+    """Raise SourceError where a file's content is a Git LFS pointer in place of the file."""
+    match = _POINTER.match(content[:_LOOKED_AT])
+    if match:
+        promised = f"the {int(match[1])} bytes it stands for" if match[1] else "the file it stands for"
+        message = f"is a Git LFS pointer: {promised} were never fetched; run `git lfs pull` there or download it again"
+        raise SourceError(Problem("lfs-pointer", message, path=shown))
+
+
+def is_json(start: bytes) -> bool:
+    """Whether text begins that is a JSON object or array; a safetensors length in front would not be text."""
+    return start.lstrip(_SPACE)[:1] in (b"{", b"[") and _is_text(start.lstrip(_SPACE)[:8])
+
+
+def _look(path: Path, shown: str) -> tuple[bytes, int]:
+    """The first bytes of a regular file, and its size."""
+    if not os.path.lexists(path) and "\0" not in shown:
+        raise SourceError(Problem("no-such-file", _missing(path), path=shown))
+    if path.is_symlink() and not path.exists():
+        message = f"is a link to {printable(os.readlink(path))}, which does not exist: {_AGAIN}"
+        raise SourceError(Problem("broken-link", message, path=shown))
+    with files.translated(shown):
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            kind = "folder" if stat.S_ISDIR(status.st_mode) else "pipe, device or socket"
+            raise SourceError(Problem("not-a-file", f"is a {kind}, where a file is needed", path=shown))
+        with path.open("rb") as stream:
+            return stream.read(_LOOKED_AT), status.st_size
+
+
+def _missing(path: Path) -> str:
+    try:
+        close = nearest(path.name, os.listdir(path.parent))
+    except OSError:
+        hub = re.fullmatch(r"[\w.-]+/[\w.-]+", str(path))
+        return "does not exist" + ("; a model of the Hugging Face hub must be downloaded first" if hub else "")
+    return "does not exist" + (f"; did you mean {' or '.join(printable(name) for name in close)}?" if close else "")
+
+
+def _explain(path: Path, shown: str, start: bytes, size: int) -> Problem | None:
+    """Why it cannot be read, if what it is can be told from its name and first bytes."""
+    if size == 0:
+        return Problem("empty-file", f"is empty: {_AGAIN}", path=shown)
+    whole = _raw_split(path)
+    if whole is not None:
+        message = (
+            "is, by its name, one piece of a file that was cut into raw pieces: join them in order "
+            f"(cat PIECES > {printable(whole)}) and give the whole"
+        )
+        return Problem("raw-split", message, path=shown)
+    # A safetensors length may begin like any of the signatures: 640 is a pickle's first two bytes.
+    if start[8:9] == b"{" and start[5:8] == bytes(3):
+        return None
+    refuse_pointer(start, shown)
+    words = start.lstrip(_SPACE).lower()
+    for signature in _SIGNATURES:
+        if (words if signature.text else start).startswith(signature.starts):
+            return Problem(signature.code, f"is {signature.what}: {signature.advice}", path=shown)
+    if _ONNX.match(start) or path.name.endswith(".onnx"):
+        return Problem("onnx", "is an ONNX model: take the safetensors or GGUF of the model", path=shown)
+    if start.startswith(b"GGUF") or is_json(start) or start[8:9] == b"{":
+        return None
+    if _is_text(start):
+        quoted = start.decode().strip()[:60].splitlines()[0]
+        message = f'is a text file beginning "{quoted}", not a checkpoint: {_AGAIN}'
+        return Problem("text-file", message, path=shown)
+    if path.name.endswith(".safetensors"):
+        return None
+    message = f"is neither safetensors nor GGUF: its first bytes are {start[:8].hex(' ')}"
+    return Problem("unknown-file", message, path=shown)
+
+
+def _raw_split(path: Path) -> str | None:
+    """The whole file's name, where `path` is a piece: it says "1of2", or another piece lies beside it."""
+    piece = _RAW_PIECE.fullmatch(path.name)
+    if piece is None:
+        return None
+    with contextlib.suppress(OSError):
+        matches = [_RAW_PIECE.fullmatch(name) for name in os.listdir(path.parent)]
+        if "of" in path.name[piece.end(1) :] or sum(match[1] == piece[1] for match in matches if match) > 1:
+            return piece[1]
+    return None
+
+
+def _is_text(start: bytes) -> bool:
+    return start.strip(_SPACE) != b"" and all(byte in b"\t\r\n\f" or 0x20 <= byte < 0x7F for byte in start)
