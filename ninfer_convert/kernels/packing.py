@@ -33,8 +33,8 @@ def unpack(
 ) -> NDArray[np.uint8]:
     """Lanes whose bits stand in `planes`, the lowest first: (bits ^ `flip`) - `drop`, modulo 256.
 
-    Each plane is C-ordered uint8 [lanes * width / 8]; `drop` is 0 to 128. With `flip` and `drop` the sign bit's
-    weight, lanes are two's complement. Returns uint8 [lanes].
+    Each plane is C-ordered uint8 [lanes * width / 8]. With `flip` and `drop` the sign bit's weight, lanes are
+    two's complement. Returns uint8 [lanes].
     """
     lanes = np.empty(planes[0].size // widths[0] * 8, np.uint8)
     words = lanes.view(np.uint64)
@@ -54,13 +54,20 @@ def _every(stride: int, width: int) -> Any:
     return mask
 
 
+@inline
+def _plus(lanes: Any, more: Any) -> Any:
+    """Eight byte lanes added, each modulo 256: the top bits are added without their carry."""
+    top = _every(8, 1) << np.uint64(7)
+    return ((lanes & ~top) + (more & ~top)) ^ ((lanes ^ more) & top)
+
+
 @kernel
 def _pack(words: Any, width: int, shift: int, offset: int, fields: Any) -> None:
     by_lane, by_two, by_four = _every(8, width), _every(16, 2 * width), _every(32, 4 * width)
     gap, low = np.uint64(8 - width), np.uint64(shift)
     added = _every(8, 1) * np.uint64(offset)
     for j in range(words.size):
-        x = (((words[j] >> low) & by_lane) + added) & by_lane
+        x = _plus((words[j] >> low) & by_lane, added) & by_lane
         x = (x | (x >> gap)) & by_two
         x = (x | (x >> (np.uint64(2) * gap))) & by_four
         fields[j] = x | (x >> (np.uint64(4) * gap))
@@ -70,9 +77,7 @@ def _pack(words: Any, width: int, shift: int, offset: int, fields: Any) -> None:
 def _unpack(fields: Any, width: int, shift: int, flip: int, drop: int, words: Any) -> None:
     by_lane, by_two, by_four = _every(8, width), _every(16, 2 * width), _every(32, 4 * width)
     gap, low = np.uint64(8 - width), np.uint64(shift)
-    # 128 is added and flipped away again, so that no lane borrows from the next
-    flipped, top, added = _every(8, 1) * np.uint64(flip), _every(8, 1) * np.uint64(128), np.uint64(128 - drop)
-    added *= _every(8, 1)
+    flipped, added = _every(8, 1) * np.uint64(flip), _every(8, 1) * np.uint64(-drop % 256)
     for j in range(words.size):
         x = np.uint64(fields[j])
         x = (x | (x << (np.uint64(4) * gap))) & by_four
@@ -80,4 +85,4 @@ def _unpack(fields: Any, width: int, shift: int, flip: int, drop: int, words: An
         x = ((x | (x << gap)) & by_lane) << low
         if shift > 0:
             x |= words[j]
-        words[j] = ((x ^ flipped) + added) ^ top
+        words[j] = _plus(x ^ flipped, added)

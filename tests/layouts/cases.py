@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -66,12 +67,12 @@ def stored(of: Tensor, words: Words, cuts: Sequence[int] = ()) -> bytes:
     payload = np.zeros(layout.size(of), np.uint8)
     times = np.zeros(layout.size(of), np.uint8)
     bounds = [0, *cuts, rows]
-    for begin, end in zip(bounds, bounds[1:], strict=False):
+    for begin, end in pairwise(bounds):
         for segment in layout.encode(of, begin, rows_of(words, slice(begin, end))):
             assert segment.data.dtype == np.uint8
             assert segment.data.ndim == 1
             place = slice(segment.offset, segment.offset + segment.data.size)
-            assert 0 <= segment.offset
+            assert segment.offset >= 0
             assert place.stop <= payload.size
             payload[place] = segment.data
             times[place] += 1
