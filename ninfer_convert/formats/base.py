@@ -51,7 +51,10 @@ class Format(Protocol):
         """One line for listings: code, group, scale."""
 
     def decode(self, words: Words) -> NDArray[Any]:
-        """The represented values: float32 [rows, K] (direct: [n]; int32 stays int32), exact per formats 3 to 6."""
+        """The represented values: float32 [rows, K] (direct: [n]; int32 stays int32), exact per formats 3 to 6.
+
+        Raises WordsError as `faults` does. What a forbidden word decodes to is not said.
+        """
 
     def faults(self, words: Words, limit: int = 10) -> WordFaults:
         """Every word outside the format's valid language, the first `limit` with their place.

@@ -3,17 +3,54 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ninfer_convert.errors import Problem, WordsError
+from ninfer_convert.formats.base import WordFaults
+from ninfer_convert.formats.checks import checked
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ninfer_convert.values import Words
 
 
 @dataclass(frozen=True)
 class GgufFormat:
-    """Rows of K / block_values blocks, each the image of ggml's block struct; `ggml` is the type id."""
+    """Rows of K / block_values blocks, each the image of ggml's block struct; `ggml` is the type id.
+
+    Every byte is valid.
+    """
 
     name: str
     ggml: int
     block_values: int
     block_bytes: int
     category: str = "gguf"
+
+    @property
+    def bits_per_weight(self) -> float:
+        return self.block_bytes * 8 / self.block_values
+
+    @property
+    def summary(self) -> str:
+        return f"ggml {self.name[5:].upper()} blocks of {self.block_values} values in {self.block_bytes} bytes"
+
+    def decode(self, words: Words) -> NDArray[Any]:
+        from ninfer_convert.kernels.blocks import decode_blocks
+
+        return decode_blocks(self.ggml, self._blocks(words))
+
+    def faults(self, words: Words, limit: int = 10) -> WordFaults:
+        self._blocks(words)
+        return WordFaults(0)
+
+    def _blocks(self, words: Words) -> NDArray[Any]:
+        blocks = checked(self.name, "blocks", words.codes, "uint8", None, None)
+        if blocks.shape[1] % self.block_bytes:
+            message = f"{self.name}: rows must be whole blocks of {self.block_bytes} bytes; found {blocks.shape[1]}"
+            raise WordsError(Problem("wrong-words", message))
+        return blocks
 
 
 GGUF_FORMATS = (

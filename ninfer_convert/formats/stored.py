@@ -17,7 +17,7 @@ Kind = Literal["float", "integer", "bool", "block", "encoded", "opaque"]
 
 @dataclass(frozen=True)
 class StoredType:
-    """A stored type. `opaque` types can be listed, never converted.
+    """A stored type. `opaque` types can be listed, never converted; `remark` says why, where that needs saying.
 
     Sizes are `block_bytes` for every `block_values` consecutive elements of a row. `numpy` is the dtype in which
     `Values` carries the words. `identical` is the format that keeps the words as they are, if there is one.
@@ -32,6 +32,12 @@ class StoredType:
     identical: str | None = None
     ggml: int | None = None
     decodes: bool = True
+    remark: str = ""
+
+    @property
+    def described(self) -> str:
+        """The name, for messages that refuse it: with ggml's number where the name alone tells little."""
+        return f"ggml type {self.ggml} ({self.remark})" if self.remark else self.name
 
     @property
     def floating(self) -> bool:
@@ -116,6 +122,20 @@ STORED_TYPES = MappingProxyType({t.name: t for t in (*_PLAIN, *_BLOCKS, *_ENCODE
 GGML_TYPES = MappingProxyType({t.ggml: t for t in (*_PLAIN, *_BLOCKS) if t.ggml is not None})
 """ggml type id -> stored type (encoded-sources.md 7.1)."""
 
+_WITHOUT_WORDS = {
+    4: "Q4_2, removed from ggml",
+    5: "Q4_3, removed from ggml",
+    9: "Q8_1, for ggml's intermediate results only",
+    15: "Q8_K, for ggml's intermediate results only",
+    31: "Q4_0_4_4, removed from ggml",
+    32: "Q4_0_4_8, removed from ggml",
+    33: "Q4_0_8_8, removed from ggml",
+    36: "IQ4_NL_4_4, removed from ggml",
+    37: "IQ4_NL_4_8, removed from ggml",
+    38: "IQ4_NL_8_8, removed from ggml",
+}
+_BY_NUMBER = "GGML_"
+
 CLASSES = MappingProxyType(
     {
         "floating": frozenset(t.name for t in STORED_TYPES.values() if t.floating),
@@ -126,8 +146,19 @@ CLASSES = MappingProxyType(
 """The classes of types that `where.dtype` accepts beside single names."""
 
 
+def ggml_type(number: int) -> StoredType:
+    """The stored type of a ggml type id; an opaque one called by its number ("GGML_255") where ggml has none."""
+    known = GGML_TYPES.get(number)
+    return known or StoredType(
+        f"{_BY_NUMBER}{number}", "opaque", ggml=number, remark=_WITHOUT_WORDS.get(number, "unknown")
+    )
+
+
 def stored_type(name: str) -> StoredType:
     """The stored type called `name`; raises LookupError with the nearest names."""
+    number = name.removeprefix(_BY_NUMBER)
+    if number != name and number.isdecimal():
+        return ggml_type(int(number))
     try:
         return STORED_TYPES[name]
     except KeyError:
