@@ -1,4 +1,4 @@
-"""Bit planes: the low bits of byte lanes, gathered into dense fields and spread out again (layouts.md).
+"""Bit planes: bits of byte lanes, gathered into dense fields and spread out again; their padding bits (layouts.md).
 
 Lane i owns bits `[i * width, (i + 1) * width)` of a little-endian bit stream; `width` is 1, 2, 4 or 8, so eight
 lanes, one 64-bit word, are `width` whole bytes. Both loops halve the gaps between fields three times, for every
@@ -86,3 +86,28 @@ def _unpack(fields: Any, width: int, shift: int, flip: int, drop: int, words: An
         if shift > 0:
             x |= words[j]
         words[j] = _plus(x ^ flipped, added)
+
+
+@kernel
+def differences(rows: Any, mask: Any, expected: Any) -> Any:
+    """(bytes of `rows` that differ from `expected` in bits of `mask`, flat index of the first or -1).
+
+    `rows` is uint8 [n, row bytes]; `mask` and `expected` are one row's bytes.
+    """
+    start = 0
+    while start < mask.size and mask[start] == 0:
+        start += 1
+    bits, right = mask[start:], expected[start:]
+    count, first = 0, -1
+    for row in range(rows.shape[0]):
+        stored = rows[row, start:]
+        wrong = np.uint8(0)
+        for byte in range(bits.size):
+            wrong = np.uint8(wrong | ((stored[byte] ^ right[byte]) & bits[byte]))
+        if wrong != 0:
+            for byte in range(bits.size):
+                if (stored[byte] ^ right[byte]) & bits[byte] != 0:
+                    count += 1
+                    if first < 0:
+                        first = row * mask.size + start + byte
+    return count, first

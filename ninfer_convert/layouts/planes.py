@@ -219,18 +219,16 @@ class PlaneLayout(ABC):
 
 def _fault(where: str, offset: int, rows: Bytes, padding: Bytes, canonical: Bytes) -> PaddingFault | None:
     """What is wrong with the bits `padding` of rows [n, row bytes] that begin at `offset`."""
-    import numpy as np
+    from ninfer_convert.kernels.packing import differences
 
-    first = int(np.argmax(padding != 0))
-    wrong = (rows[:, first:] ^ canonical[first:]) & padding[first:]
-    count = np.count_nonzero(wrong)
-    if not count:
+    count, first = differences(rows, padding, canonical)
+    if count == 0:
         return None
-    row, byte = divmod(int(np.argmax(wrong != 0)), wrong.shape[1])
-    found = int(rows[row, first + byte])
-    expected = found ^ int(wrong[row, byte])
+    row, byte = divmod(first, padding.size)
+    found, bits = int(rows[row, byte]), int(padding[byte])
+    expected = (found & ~bits) | int(canonical[byte]) & bits
     message = f"padding {where}: {count} wrong bytes, the first 0x{found:02X} instead of 0x{expected:02X}"
-    return PaddingFault(offset + row * rows.shape[1] + first + byte, message)
+    return PaddingFault(offset + first, message)
 
 
 def refused(message: str) -> WordsError:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from ninfer_convert.kernels.packing import pack, unpack
+from ninfer_convert.kernels.packing import differences, pack, unpack
 
 WIDTHS = [1, 2, 4, 8]
 
@@ -68,3 +68,16 @@ def test_memory_of_any_kind(width: int) -> None:
     packed = pack(values, width)
     assert pack(odd(values), width).tobytes() == packed.tobytes()
     assert unpack([odd(packed)], [width]).tobytes() == unpack([packed], [width]).tobytes()
+
+
+@given(
+    st.integers(1, 5), st.lists(st.tuples(st.integers(0, 255), st.integers(0, 255)), min_size=1, max_size=40), st.data()
+)
+def test_differences(count: int, row: list[tuple[int, int]], data: st.DataObject) -> None:
+    mask, expected = (np.array(column, np.uint8) for column in zip(*row, strict=True))
+    flips = data.draw(st.lists(st.tuples(st.integers(0, count - 1), st.integers(0, len(row) - 1), st.integers(0, 7))))
+    rows = np.tile(expected, (count, 1))
+    for at, byte, bit in flips:
+        rows[at, byte] ^= 1 << bit
+    wrong = [i for i in range(rows.size) if (int(rows.flat[i]) ^ row[i % len(row)][1]) & row[i % len(row)][0]]
+    assert differences(rows, mask, expected) == (len(wrong), wrong[0] if wrong else -1)
