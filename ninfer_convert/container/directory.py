@@ -1,0 +1,176 @@
+"""The JSON directory: its text into records with every fault told, and records into the text (container.md 2, 4)."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ninfer_convert import strict_json
+from ninfer_convert.container.problems import Problems, shown
+from ninfer_convert.container.records import (
+    Binding,
+    Component,
+    Directory,
+    File,
+    Object,
+    Proposal,
+    TensorObject,
+    Use,
+)
+from ninfer_convert.container.rules import check
+from ninfer_convert.container.structure import Structure
+from ninfer_convert.errors import ArtifactError, Problem
+from ninfer_convert.layouts import RESOURCE_ENCODING
+
+if TYPE_CHECKING:
+    from ninfer_convert.container.structure import Draft
+
+DIGEST_PLACEHOLDER = "0" * 64
+"""Stands in a planned directory for a SHA-256 that is known only once the payload is written: of the same width."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the text of a directory gave: the directory where nothing is wrong, the files table where that is sound."""
+
+    directory: Directory | None
+    files: tuple[File, ...] | None
+    problems: tuple[Problem, ...]
+
+
+def parse_directory(data: bytes, path: str) -> Directory:
+    """The directory that `data`, the JSON of the entry file `path`, spells.
+
+    Raises ArtifactError with every problem, in directory order (container.md 3, "open").
+    """
+    reading = read_directory(data, path)
+    if reading.directory is None:
+        raise ArtifactError(reading.problems)
+    return reading.directory
+
+
+def read_directory(data: bytes, path: str) -> Reading:
+    """As `parse_directory`, with the problems as data."""
+    try:
+        root = strict_json.parse(data)
+    except strict_json.JsonFault as fault:
+        return Reading(None, None, (Problem("json", f"the directory {fault}", path),))
+    if not isinstance(root, dict):
+        return Reading(None, None, (Problem("type", f"the directory is {shown(root)}; expected an object", path),))
+    problems = Problems()
+    with strict_json.collector_paused():
+        draft = Structure(problems).draft(root)
+        check(draft, os.path.basename(path), problems)
+    files = tuple(file for file in draft.files or () if file is not None)
+    sound = bool(files) and len(files) == len(draft.files or ())
+    directory = None if problems else _complete(draft)
+    return Reading(directory, files if sound else None, problems.in_order(root, path))
+
+
+def _complete(draft: Draft) -> Directory:
+    """The directory of a draft without a fault, in which nothing is None."""
+    return Directory(
+        components={name: component for name, component in (draft.components or {}).items() if component is not None},
+        objects=tuple(object for object in draft.objects or () if object is not None),
+        bindings={name: binding for name, binding in (draft.bindings or {}).items() if binding is not None},
+        uses=tuple(use for use in draft.uses or () if use is not None),
+        files=tuple(file for file in draft.files or () if file is not None),
+        metadata=draft.metadata or {},
+        provenance=draft.provenance or {},
+    )
+
+
+def serialize(directory: Directory) -> bytes:
+    """The compact JSON of `directory`: members in the order of container.md 2, nothing escaped that need not be.
+
+    Optional members that hold nothing are left out. Raises ValueError where a value has no JSON: NaN, an infinity, a
+    lone surrogate.
+    """
+    root: dict[str, Any] = {
+        "components": {name: _component(component) for name, component in directory.components.items()},
+        "objects": [_object(object) for object in directory.objects],
+        "bindings": {name: _binding(binding) for name, binding in directory.bindings.items()},
+        "uses": [_use(use) for use in directory.uses],
+        "files": [_file(file) for file in directory.files],
+    }
+    if directory.metadata:
+        root["metadata"] = directory.metadata
+    if directory.provenance:
+        root["provenance"] = directory.provenance
+    return _encode(root)
+
+
+def serialize_file(file: File) -> bytes:
+    """One record of the files table, as it stands in the directory."""
+    return _encode(_file(file))
+
+
+def with_digests(directory: Directory, digests: Mapping[str, str]) -> Directory:
+    """`directory` with `provenance.objects[id].sha256` set for each object id of `digests`."""
+    recorded: Mapping[str, Mapping[str, Any]] = directory.provenance.get("objects", {})
+    objects = {**recorded, **{id: {**recorded.get(id, {}), "sha256": digest} for id, digest in digests.items()}}
+    return replace(directory, provenance={**directory.provenance, "objects": objects})
+
+
+def _encode(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+def _component(component: Component) -> dict[str, Any]:
+    record: dict[str, Any] = {"config": component.config}
+    if component.target is not None:
+        record["target"] = component.target
+    if component.resources:
+        record["resources"] = component.resources
+    if component.proposal is not None:
+        record["proposal"] = _proposal(component.proposal)
+    return record
+
+
+def _proposal(proposal: Proposal) -> dict[str, Any]:
+    return {"domain": "full"} if proposal.rows is None else {"domain": "indexed", "rows": proposal.rows}
+
+
+def _object(object: Object) -> dict[str, Any]:
+    if not isinstance(object, TensorObject):
+        return {
+            "id": object.id,
+            "kind": "resource",
+            "encoding": RESOURCE_ENCODING,
+            "offset": object.offset,
+            "bytes": object.bytes,
+        }
+    record: dict[str, Any] = {
+        "id": object.id,
+        "kind": "tensor",
+        "shape": object.shape,
+        "format": object.format,
+        "layout": object.layout,
+        "offset": object.offset,
+        "bytes": object.bytes,
+    }
+    if object.divisors > 1:
+        record["divisors"] = object.divisors
+    return record
+
+
+def _binding(binding: Binding) -> dict[str, Any]:
+    if binding.object is not None:
+        return {"object": binding.object}
+    return {"parts": [{"object": part.object, "range": [part.begin, part.end]} for part in binding.parts]}
+
+
+def _use(use: Use) -> dict[str, Any]:
+    record: dict[str, Any] = {"parameter": use.parameter, "input": use.input}
+    if use.activation_policy is not None:
+        record["activation_policy"] = use.activation_policy
+    if use.auxiliaries:
+        record["auxiliaries"] = {role: _binding(binding) for role, binding in use.auxiliaries.items()}
+    return record
+
+
+def _file(file: File) -> dict[str, Any]:
+    return {"path": file.path, "payload_bytes": file.payload_bytes}

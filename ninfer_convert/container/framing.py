@@ -1,0 +1,26 @@
+"""The fixed bytes of an artifact's files: magics, headers, alignment (container.md 1)."""
+
+from __future__ import annotations
+
+import struct
+
+ENTRY_MAGIC = b"NINFER\x00\x03"
+PART_MAGIC = b"NINPRT\x00\x03"
+HEADER = struct.Struct("<8sQ16s")
+"""Magic; `json_bytes` of an entry or the index of a part; artifact_id."""
+
+PAYLOAD_ALIGNMENT = 4096
+"""Where a file's payload starts: the next multiple behind the header, and behind the directory in an entry."""
+
+ID_BYTES = 16
+U64_MAX = 2**64 - 1
+
+
+def align_up(x: int, a: int) -> int:
+    """The smallest multiple of `a` that is not below `x`."""
+    return -(-x // a) * a
+
+
+def entry_start(json_bytes: int) -> int:
+    """Where the payload of an entry with a directory of `json_bytes` bytes starts."""
+    return align_up(HEADER.size + json_bytes, PAYLOAD_ALIGNMENT)

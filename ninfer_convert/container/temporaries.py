@@ -1,0 +1,210 @@
+"""The temporary files of a run, and what killed runs left of theirs (container.md 4).
+
+All files of one run begin with a name made from the destination's and a random token. A file of the run is locked
+while its process lives: where the lock is free, the run is dead and its files go.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+import secrets
+import stat
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from ninfer_convert.container.destination import folder_of
+from ninfer_convert.container.framing import ENTRY_MAGIC, HEADER, PART_MAGIC
+from ninfer_convert.container.positioned import BINARY, read_at
+from ninfer_convert.container.reader import open_file, read_entry
+from ninfer_convert.errors import NinferConvertError
+
+LOCK, ENTRY, REPLACED = "lock", "entry", "replaced"
+_LOCK_OFFSET = 1 << 40
+"""The byte that stands for the lock where bytes are locked: far behind the end of any lock file."""
+
+
+@dataclass
+class Temporaries:
+    """The files of one run: `stem` with an ending."""
+
+    stem: str
+    _lock: int | None
+
+    @staticmethod
+    def claim(destination: str) -> Temporaries:
+        """New names beside `destination`, locked until `remove`, or until the process ends."""
+        while True:
+            stem = _prefix(destination) + secrets.token_hex(4)
+            try:
+                lock = os.open(f"{stem}.{LOCK}", os.O_RDWR | os.O_CREAT | os.O_EXCL | BINARY, 0o600)
+            except FileExistsError:
+                continue
+            try:
+                # A run that clears up may have taken the new file for a dead one's.
+                if _try_lock(lock) and _is_open(lock, f"{stem}.{LOCK}"):
+                    return Temporaries(stem, lock)
+            except OSError:
+                # A file system without locks: nobody can take the files for a dead run's either.
+                return Temporaries(stem, lock)
+            os.close(lock)
+
+    @property
+    def entry(self) -> str:
+        """The entry in the making."""
+        return f"{self.stem}.{ENTRY}"
+
+    @property
+    def replaced(self) -> str:
+        """A second name for the entry that is about to be replaced, so that its parts can be found again."""
+        return f"{self.stem}.{REPLACED}"
+
+    def file(self, index: int) -> str:
+        """File `index` of the artifact in the making."""
+        return f"{self.stem}.part-{index:04}" if index else self.entry
+
+    def remove(self) -> None:
+        """Remove every file of the run that can be removed: parts first, the lock last."""
+        folder, stem = os.path.split(self.stem)
+        for name in _listed(folder):
+            if name.startswith(f"{stem}.part-"):
+                _unlink(os.path.join(folder, name))
+        _unlink(self.entry)
+        _unlink(self.replaced)
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+        _unlink(f"{self.stem}.{LOCK}")
+
+
+def remove_leftovers(destination: str | os.PathLike[str]) -> None:
+    """Remove what dead runs to `destination` left: temporary files, and parts whose entry was never published.
+
+    Such parts are those that a left entry names and that carry its id. Nothing else is touched.
+    """
+    path = os.fspath(destination)
+    folder, prefix = folder_of(path), os.path.basename(_prefix(path))
+    ours = re.compile(re.escape(prefix) + rf"[0-9a-f]{{8}}(?=\.({LOCK}|{ENTRY}|{REPLACED}|part-\d{{4,}})$)")
+    stems = {found.group() for name in _listed(folder) if (found := ours.match(name))}
+    for stem in sorted(stems):
+        left = _take_over(os.path.join(folder, stem))
+        if left is not None:
+            standing = _entry_id(path)
+            for entry in (left.entry, left.replaced):
+                _remove_unpublished_parts(entry, path, standing)
+            left.remove()
+
+
+def remove_parts(folder: str, names: Iterable[str], artifact_id: bytes) -> None:
+    """Remove those files of `names` in `folder` that are parts of the artifact `artifact_id`."""
+    for name in names:
+        path = os.path.join(folder, name)
+        header = _header(path)
+        if header is not None and header[0] == PART_MAGIC and header[2] == artifact_id:
+            _unlink(path)
+
+
+def parts_of(entry: str, path: str) -> tuple[bytes, tuple[str, ...]]:
+    """The id of the entry file `entry`, whose name is or is to be `path`, and its parts; none if it is no artifact."""
+    try:
+        descriptor = open_file(entry, entry)
+        try:
+            id, plan = read_entry(descriptor, path)
+        finally:
+            os.close(descriptor)
+    except (NinferConvertError, OSError):
+        return b"", ()
+    return id, tuple(file.path for file in plan.files if file.path is not None)
+
+
+def _remove_unpublished_parts(entry: str, path: str, standing: bytes | None) -> None:
+    id, names = parts_of(entry, path)
+    if not names or id == standing:
+        return
+    # With a second name the entry stands somewhere, complete with these parts.
+    if os.stat(entry).st_nlink == 1:
+        remove_parts(folder_of(path), names, id)
+
+
+def _take_over(stem: str) -> Temporaries | None:
+    """The files of a dead run, locked for us; None where the run lives."""
+    try:
+        lock = os.open(f"{stem}.{LOCK}", os.O_RDWR | os.O_CREAT | BINARY, 0o600)
+    except OSError:
+        return None
+    try:
+        if _try_lock(lock):
+            return Temporaries(stem, lock)
+    except OSError:
+        pass
+    os.close(lock)
+    return None
+
+
+def _prefix(destination: str) -> str:
+    """What the temporary files of every run to `destination` begin with, of the same length for any name."""
+    digest = hashlib.sha256(os.fsencode(os.path.basename(destination))).hexdigest()[:16]
+    return os.path.join(os.path.dirname(destination), f".ninfer-{digest}-")
+
+
+def _entry_id(path: str) -> bytes | None:
+    header = _header(path)
+    return header[2] if header is not None and header[0] == ENTRY_MAGIC else None
+
+
+def _header(path: str) -> tuple[bytes, int, bytes] | None:
+    """The three fields of the header of the regular file `path`, None where there is none."""
+    try:
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            return None
+        descriptor = open_file(path, path)
+        try:
+            head = read_at(descriptor, HEADER.size, 0)
+        finally:
+            os.close(descriptor)
+    except (NinferConvertError, OSError):
+        return None
+    magic, number, id = HEADER.unpack(head) if len(head) == HEADER.size else (b"", 0, b"")
+    return magic, number, id
+
+
+def _listed(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder or os.curdir)
+    except OSError:
+        return []
+
+
+def _unlink(path: str) -> None:
+    with suppress(OSError):
+        os.unlink(path)
+
+
+def _is_open(descriptor: int, path: str) -> bool:
+    """Whether `path` is still the file that is open."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _try_lock(descriptor: int) -> bool:
+    """Lock the open file until it is closed; False where another process holds it. OSError: no locks here."""
+    try:
+        try:
+            import fcntl
+        except ImportError:
+            import msvcrt
+
+            os.lseek(descriptor, _LOCK_OFFSET, os.SEEK_SET)
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+        else:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK):
+            return False
+        raise
+    return True

@@ -1,0 +1,162 @@
+"""Writing an artifact so that it appears whole or not at all (container.md 4).
+
+Payload bytes go into temporary files beside the destination, in any order and from any thread. `finish` adds the
+headers and the directory, flushes, and gives the files their names, parts first. Whatever happens before the entry
+has its name leaves what stood at the destination as it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from ninfer_convert.container.coverage import Coverage
+from ninfer_convert.container.destination import (
+    check_destination,
+    folder_of,
+    keep,
+    output_errors,
+    publish,
+    reserve,
+    sync_folder,
+)
+from ninfer_convert.container.files import FilePlan, padded_json
+from ninfer_convert.container.framing import ENTRY_MAGIC, HEADER, PART_MAGIC
+from ninfer_convert.container.positioned import BINARY, FilePool, read_at, write_at
+from ninfer_convert.container.reader import derive_id
+from ninfer_convert.container.temporaries import Temporaries, parts_of, remove_leftovers, remove_parts
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ninfer_convert.container.records import Directory, Object
+
+DIGEST_PIECE = 4 << 20
+
+
+class ArtifactWriter:
+    """A context in which an artifact is written; without `finish` it leaves nothing behind.
+
+    Entering it checks the destination, removes what dead runs to it left, and makes the temporary files. Raises
+    OutputError there and in each method where the system refuses. An existing entry is replaced only with `force`;
+    where it is a link, the link is replaced and what it points to stays.
+    """
+
+    def __init__(self, destination: str | os.PathLike[str], files: FilePlan, force: bool = False) -> None:
+        self._path = os.fspath(destination)
+        self._folder = folder_of(self._path)
+        self._files = files
+        self._force = force
+        self._needed = sum(files.file_bytes)
+        self._coverage = Coverage()
+        self._pool = FilePool(self._open_temporary)
+        self._made: dict[str, os.stat_result] = {}
+        """What is published under which name: the final path, and the file as it was before it had that name."""
+
+    def __enter__(self) -> ArtifactWriter:
+        remove_leftovers(self._path)
+        check_destination(self._path, self._needed, self._force)
+        with output_errors(self._path, self._needed):
+            self._temporaries = Temporaries.claim(self._path)
+            try:
+                for index, size in enumerate(self._files.file_bytes):
+                    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | BINARY
+                    descriptor = os.open(self._temporaries.file(index), flags, 0o666)
+                    try:
+                        reserve(descriptor, size)
+                    finally:
+                        os.close(descriptor)
+            except BaseException:
+                self._temporaries.remove()
+                raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pool.close()
+        if not self._is_published(self._path):
+            for path in self._made:
+                if self._is_published(path):
+                    os.unlink(path)
+        self._temporaries.remove()
+
+    def write(self, offset: int, data: bytes | bytearray | memoryview | NDArray[Any]) -> None:
+        """Write `data`, a contiguous buffer, at `offset` of the logical payload. Safe on several threads."""
+        view = memoryview(data)  # type: ignore[arg-type]  # numpy tells types of it from Python 3.12 on only
+        if not view.nbytes:
+            return
+        view = view.cast("B")
+        done = 0
+        for index, position, length in self._files.extents(offset, len(view)):
+            self._write_file(index, position, view[done : done + length])
+            done += length
+        self._coverage.add(offset, offset + len(view))
+
+    def digest(self, object: Object) -> str:
+        """The SHA-256 of the bytes of `object`, 64 hex digits, read back. Call it once its last byte is written."""
+        digest = hashlib.sha256()
+        for begin in range(object.offset, object.end, DIGEST_PIECE):
+            for index, position, length in self._files.extents(begin, min(DIGEST_PIECE, object.end - begin)):
+                with self._pool.borrow(index) as descriptor, output_errors(self._path, self._needed):
+                    digest.update(read_at(descriptor, length, position))
+        return digest.hexdigest()
+
+    def finish(self, directory: Directory) -> str:
+        """Complete the artifact and publish it; its id, 32 hex digits.
+
+        `directory` is the planned one with its digests; its files table is that of the plan. Raises RuntimeError
+        where the bytes written are not those of its objects, each once, or where its JSON outgrew its room.
+        """
+        self._coverage.check((object.offset, object.end) for object in directory.objects)
+        files = replace(self._files, directory=replace(directory, files=self._files.files))
+        data = padded_json(files)
+        if len(data) != files.json_bytes:
+            raise RuntimeError(f"the directory takes {len(data)} bytes; room was kept for {files.json_bytes}")
+        id = derive_id(data)
+        self._write_file(0, 0, memoryview(HEADER.pack(ENTRY_MAGIC, len(data), id) + data))
+        for index in range(1, len(files.files)):
+            self._write_file(index, 0, memoryview(HEADER.pack(PART_MAGIC, index, id)))
+        with output_errors(self._path, self._needed):
+            for index in range(len(files.files)):
+                with self._pool.borrow(index) as descriptor:
+                    os.fsync(descriptor)
+            self._pool.close()
+            self._publish()
+        return id.hex()
+
+    def _publish(self) -> None:
+        names = [file.path for file in self._files.files]
+        paths = [self._path if name is None else os.path.join(self._folder, name) for name in names]
+        self._made = {path: os.stat(self._temporaries.file(index)) for index, path in enumerate(paths)}
+        replaces = self._force and not os.path.islink(self._path)
+        old_id, old_parts = parts_of(self._path, self._path) if replaces else (b"", ())
+        if old_parts:
+            keep(self._path, self._temporaries.replaced)
+        for index in range(1, len(paths)):
+            publish(self._temporaries.file(index), paths[index])
+        sync_folder(self._folder)
+        if self._force:
+            os.replace(self._temporaries.entry, self._path)
+        else:
+            publish(self._temporaries.entry, self._path)
+        sync_folder(self._folder)
+        remove_parts(self._folder, sorted({*old_parts} - {*names}), old_id)
+
+    def _is_published(self, path: str) -> bool:
+        """Whether our own file has the name `path`: asked of the disk, since an interruption may fall anywhere."""
+        try:
+            return path in self._made and os.path.samestat(os.stat(path), self._made[path])
+        except OSError:
+            return False
+
+    def _write_file(self, index: int, position: int, data: memoryview) -> None:
+        with self._pool.borrow(index) as descriptor, output_errors(self._path, self._needed):
+            write_at(descriptor, data, position)
+
+    def _open_temporary(self, index: int) -> int:
+        with output_errors(self._path, self._needed):
+            return os.open(self._temporaries.file(index), os.O_RDWR | BINARY)
