@@ -172,9 +172,18 @@ def test_words_of_another_kind_are_refused(of: Tensor, words: Words, message: st
         usual_layout(of.format.name).encode(of, 0, words)
 
 
-def test_a_piece_begins_at_the_quantum() -> None:
-    with pytest.raises(WordsError, match=r"rows \[64, 192\).*multiples of 128"):
-        usual_layout("nvfp4").encode(tensor("nvfp4", 256, 64), 64, NVFP4)
+@pytest.mark.parametrize(("begin", "end"), [(64, 128), (64, 192), (0, 64)])
+def test_a_piece_begins_and_ends_at_the_quantum(begin: int, end: int) -> None:
+    piece = rows_of(NVFP4, slice(0, end - begin))
+    with pytest.raises(WordsError, match=rf"rows \[{begin}, {end}\).*multiples of 128"):
+        usual_layout("nvfp4").encode(tensor("nvfp4", 256, 64), begin, piece)
+
+
+def test_bytes_between_planes_come_with_the_last_row() -> None:
+    of = tensor("fp8_e4m3fn_row_bf16", 2, 4)
+    first, last = (usual_layout(of.format.name).encode(of, row, rows_of(FP8, slice(row, row + 1))) for row in (0, 1))
+    assert [(segment.offset, segment.data.size) for segment in first] == [(0, 4), (256, 2)]
+    assert [(segment.offset, segment.data.size) for segment in last] == [(4, 4), (258, 2), (8, 248)]
 
 
 def test_rows_of_one_share_have_one_divisor_word() -> None:
