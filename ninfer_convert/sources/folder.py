@@ -12,7 +12,7 @@ from ninfer_convert.errors import Problem, SourceError
 from ninfer_convert.sources import files
 from ninfer_convert.sources.base import Checkpoint, StoredTensor, default_name
 from ninfer_convert.sources.index import INDEX_SUFFIX, open_index
-from ninfer_convert.sources.labels import label, some
+from ninfer_convert.sources.labels import counted, label, some
 from ninfer_convert.sources.shards import SHARD, assemble, read_headers
 
 if TYPE_CHECKING:
@@ -54,9 +54,10 @@ def open_folder(path: Path, shown: str, source: str) -> Checkpoint:
         raise _ambiguous(indexes, shown)
     if MODEL in weights:
         return _open_model(path, shown, source, weights)
-    families = _families(weights)
-    if len(families) > 1:
-        raise _ambiguous([members[0] for members in families.values()], shown)
+    choices = [members[0] for members in _families(weights).values()]
+    choices += [name for name in names if name.endswith(".gguf")]
+    if len(choices) > 1:
+        raise _ambiguous(choices, shown)
     _refuse_missing_numbers(weights, shown)
     headers = list(read_headers(path, shown, weights, source).values())
     return assemble(path, shown, source, headers, _union(headers, shown))
@@ -75,13 +76,13 @@ def _open_model(path: Path, shown: str, source: str, weights: Sequence[str]) -> 
         twice = [name for name, tensor in header.tensors.items() if _same(tensor, model.tensors.get(name))]
         if twice:
             message = (
-                f"{len(twice)} tensors ({some(twice)}) are both in {MODEL} and in {label(other)}, and there is no "
-                f"model{INDEX_SUFFIX} to say which count: give the path of the file to convert, or move the other away"
+                f"{counted(len(twice), 'tensor')} ({some(twice)}) both in {MODEL} and in {label(other)}, and no "
+                f"model{INDEX_SUFFIX} says which counts: give the path of the file to convert, or move the other away"
             )
             problems.append(Problem("duplicate-tensor", message, path=shown, tensor=twice[0]))
     if problems:
         raise SourceError(problems)
-    notes = (f"{len(others)} files ignored beside {MODEL}: {some(list(others))}",) if others else ()
+    notes = (f"{counted(len(others), 'file')} ignored beside {MODEL}: {some(list(others))}",) if others else ()
     return assemble(path, shown, source, [model], model.tensors, notes)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ninfer_convert import strict_json
 from ninfer_convert.errors import Problem, SourceError
 from ninfer_convert.sources import files, sniff
-from ninfer_convert.sources.labels import label, some
+from ninfer_convert.sources.labels import counted, label, some
 from ninfer_convert.sources.shards import assemble, read_headers
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _refuse_absent_tensors(shown: str, headers: Mapping[str, Header], shards: Ma
             elsewhere = [name for name, other in headers.items() if absent[0] in other.tensors]
             hint = f" (the first is in {some(elsewhere)})" if elsewhere else ""
             message = (
-                f"puts {len(absent)} tensors into {label(shard)} that are not there: {some(absent)}{hint}; "
+                f"puts {counted(len(absent), 'tensor')} into {label(shard)} that it lacks: {some(absent)}{hint}; "
                 "index and shards are not of one model, so download both again"
             )
             problems.append(Problem("absent-tensor", message, path=shown, tensor=absent[0]))
@@ -138,9 +138,11 @@ def _passed_by(index: str, headers: Mapping[str, Header], weight_map: Mapping[st
                 elsewhere.append(tensor)
     notes = []
     if elsewhere:
-        notes.append(f"{len(elsewhere)} tensors passed by, as {label(index)} takes another file's: {some(elsewhere)}")
+        notes.append(
+            f"{counted(len(elsewhere), 'tensor')} passed by, as {label(index)} takes another file's: {some(elsewhere)}"
+        )
     if unlisted:
-        notes.append(f"{len(unlisted)} tensors passed by, as {label(index)} does not list them: {some(unlisted)}")
+        notes.append(f"{counted(len(unlisted), 'tensor')} passed by, not listed in {label(index)}: {some(unlisted)}")
     return tuple(notes)
 
 
@@ -151,5 +153,5 @@ def _strays(index: Path, named: Iterable[str]) -> tuple[str, ...]:
         if name.endswith(".safetensors") and not name.startswith(".") and name not in named
     )
     return (
-        (f"{len(strays)} files ignored, as {label(index.name)} does not name them: {some(strays)}",) if strays else ()
+        (f"{counted(len(strays), 'file')} ignored, not named in {label(index.name)}: {some(strays)}",) if strays else ()
     )

@@ -22,3 +22,8 @@ def some(names: Sequence[str]) -> str:
     """The first three names, and how many more there are."""
     first = ", ".join(label(name) for name in names[:_SHOWN])
     return f"{first} and {len(names) - _SHOWN} more" if len(names) > _SHOWN else first
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 file`, `2 files`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

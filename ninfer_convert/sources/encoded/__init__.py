@@ -1,0 +1,174 @@
+"""Which tensors of a checkpoint make up one encoded weight (encoded-sources.md 3; recipes.md, Companions).
+
+Tensors decide, the config is checked against them. Every tensor ends in exactly one place: in a module, among the
+orphans, skipped, or plain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from ninfer_convert.errors import Problem
+from ninfer_convert.sources.encoded.base import ACTIVATION_SCALES, PLAIN_FLOATS, Convention, EncodedModule, Module
+from ninfer_convert.sources.encoded.bitnet import BITNET
+from ninfer_convert.sources.encoded.bitsandbytes import BITSANDBYTES
+from ninfer_convert.sources.encoded.declared import Declaration, read_declaration
+from ninfer_convert.sources.encoded.fp8 import FP8
+from ninfer_convert.sources.encoded.gptq import GPTQ
+from ninfer_convert.sources.encoded.int8 import INT8
+from ninfer_convert.sources.encoded.mlx import MLX
+from ninfer_convert.sources.encoded.modelopt import MODELOPT
+from ninfer_convert.sources.encoded.mxfp4_blocks import MXFP4_BLOCKS
+from ninfer_convert.sources.encoded.packed import PACKED
+from ninfer_convert.sources.encoded.unread import BARE, UNREAD
+from ninfer_convert.sources.labels import counted, label, some
+
+if TYPE_CHECKING:
+    from ninfer_convert.sources.base import Checkpoint
+    from ninfer_convert.values import Source
+
+CONVENTIONS = (
+    UNREAD,
+    PACKED,
+    MXFP4_BLOCKS,
+    BITSANDBYTES,
+    GPTQ,
+    MLX,
+    FP8,
+    BITNET,
+    MODELOPT,
+    INT8,
+    BARE,
+)
+"""Every convention, in the order in which they are asked."""
+
+KEY_VALUE_SCALES = ("k_scale", "v_scale")
+"""Scales of a quantized key/value cache; they belong to no weight."""
+
+COMPANIONS = tuple(dict.fromkeys(name for convention in CONVENTIONS for name in convention.companions))
+"""Names that mean nothing without a module that consumes them; `*` stands for any text."""
+
+_INSTEAD = "take a checkpoint of the model that is not quantized"
+
+
+@dataclass(frozen=True)
+class Classification:
+    """Where every tensor of a checkpoint belongs, each list in file order."""
+
+    modules: tuple[EncodedModule, ...]
+    orphans: Mapping[str, tuple[str, ...]]
+    """Companions that no module consumed, by their name within the module (one of COMPANIONS)."""
+    skipped: Mapping[str, tuple[str, ...]]
+    """Tensors that are no weights, by the reason for which they are left out."""
+    plain: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    """Warnings of one line each: where config and tensors differ and the tensors are believed."""
+    refused_method: str = ""
+    """A quant_method that is never read, where the config names one."""
+
+    def problems(self, checkpoint: Checkpoint) -> list[Problem]:
+        """Why the checkpoint cannot be converted: encodings, damaged modules and orphans, each kind together."""
+        found = []
+        if self.refused_method:
+            message = f"is quantized by {label(self.refused_method)} (quant_method), which cannot be read; {_INSTEAD}"
+            found.append(Problem("encoded", message, path=checkpoint.shown))
+        faults: dict[str, list[str]] = {}
+        encodings: dict[str, list[str]] = {}
+        for module in self.modules:
+            if module.fault is not None:
+                faults.setdefault(module.fault, []).append(module.parameter)
+            else:
+                encodings.setdefault(f"{module.encoding} ({module.details})", []).append(module.parameter)
+        for encoding, names in encodings.items():
+            weights = counted(len(names), "weight")
+            message = f"{weights} stored as {encoding} cannot be imported or decoded: {some(names)}; {_INSTEAD}"
+            found.append(Problem("encoded", message, path=checkpoint.shown, tensor=names[0]))
+        for fault, names in faults.items():
+            found.append(Problem("bad-encoding", f"{some(names)}: {fault}", path=checkpoint.shown, tensor=names[0]))
+        for companion, orphans in self.orphans.items():
+            tensors = counted(len(orphans), f"{companion} tensor")
+            message = f"{tensors} without a weight to belong to: {some(orphans)}; add a [[skip]] if they are not needed"
+            found.append(Problem("orphan", message, path=checkpoint.shown, tensor=orphans[0]))
+        return found
+
+
+def classify(checkpoint: Checkpoint, config: Mapping[str, Any] | None) -> Classification:
+    """Sort the tensors of a checkpoint; `config` is config.json's object, None where there is none.
+
+    Reads headers and JSON files only. Raises SourceError for a quantization config that is malformed.
+    """
+    declared = read_declaration(checkpoint, config)
+    modules: list[EncodedModule] = []
+    for module in _modules(checkpoint.tensors):
+        modules += _recognise(module, declared)
+    taken = {name for module in modules for name in module.tensors}
+    orphans: dict[str, list[str]] = {}
+    skipped: dict[str, list[str]] = {}
+    plain: list[str] = []
+    for name in checkpoint.tensors:
+        if name in taken:
+            continue
+        _, member = _split(name)
+        companion = next((known for known in COMPANIONS if fnmatchcase(member, known)), None)
+        if companion is not None:
+            orphans.setdefault(companion, []).append(name)
+        elif member in KEY_VALUE_SCALES:
+            skipped.setdefault("scale of a key/value cache", []).append(name)
+        elif member in ACTIVATION_SCALES and (modules or declared.method):
+            skipped.setdefault("activation scale of a weight that is not encoded", []).append(name)
+        else:
+            plain.append(name)
+    return Classification(
+        tuple(modules),
+        {companion: tuple(names) for companion, names in orphans.items()},
+        {reason: tuple(names) for reason, names in skipped.items()},
+        tuple(plain),
+        tuple(_differences(modules, declared)),
+        declared.method if declared.refused else "",
+    )
+
+
+def _modules(tensors: Mapping[str, Source]) -> list[Module]:
+    """The tensors by module, in order of the first tensor of each."""
+    modules: dict[str, dict[str, Source]] = {}
+    for name, tensor in tensors.items():
+        module, member = _split(name)
+        modules.setdefault(module, {})[member] = tensor
+    return [Module(name, members) for name, members in modules.items()]
+
+
+def _split(name: str) -> tuple[str, str]:
+    """Module and name within it; what hangs on a weight (`weight.absmax`) is a member of the weight's module."""
+    module, dot, rest = f".{name}".rpartition(".weight.")
+    if dot:
+        return module[1:], f"weight.{rest}"
+    module, _, member = name.rpartition(".")
+    return module, member
+
+
+def _recognise(module: Module, declared: Declaration) -> list[EncodedModule]:
+    if all(tensor.stored in PLAIN_FLOATS for tensor in module.tensors.values()):
+        return []
+    found: list[EncodedModule] = []
+    for convention in CONVENTIONS:
+        new = list(convention.recognise(module, declared))
+        taken = {name for encoded in new for name in encoded.tensors}
+        if taken:
+            left = {name: tensor for name, tensor in module.tensors.items() if module.full(name) not in taken}
+            module = Module(module.name, left)
+        found += new
+    return found
+
+
+def _differences(modules: Sequence[EncodedModule], declared: Declaration) -> Iterator[str]:
+    ignored = [module.module for module in modules if declared.ignores(module.module)]
+    if ignored:
+        yield f"{counted(len(ignored), 'module')} encoded, though the config ignores them: {some(ignored)}"
+    if declared.method and not modules and not declared.refused:
+        yield f"config says quant_method {label(declared.method)}, but no tensor is encoded: all are read as they are"
+
+
+__all__ = ["COMPANIONS", "CONVENTIONS", "Classification", "Convention", "EncodedModule", "classify"]

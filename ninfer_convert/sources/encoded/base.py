@@ -1,0 +1,139 @@
+"""What a convention is: how the tensors of one module are recognised as one encoded weight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ninfer_convert.sources.encoded.declared import Declaration
+    from ninfer_convert.values import Shape, Source
+
+FLOATS = ("F32", "BF16", "F16")
+"""How float scales are stored."""
+PLAIN_FLOATS = frozenset((*FLOATS, "F64"))
+"""No encoding consists of these alone."""
+EXPONENTS = ("U8", "F8_E8M0")
+"""How E8M0 scales are stored."""
+
+ACTIVATION_SCALES = (
+    "input_scale",
+    "input_global_scale",
+    "activation_scale",
+    "output_scale",
+    "input_zero_point",
+    "output_zero_point",
+    "qscale_act",
+)
+"""Scales of a module's inputs and outputs; they are no part of its weight (recipes.md, Companions)."""
+
+MEANING_CHANGERS = ("weight_zero_point", "weight_g_idx", "pre_quant_scale", "svdquant_lora_a", "svdquant_lora_b")
+"""Companions without which codes and scales alone are another weight (encoded-sources.md 3, rule 5)."""
+
+
+@dataclass(frozen=True)
+class Module:
+    """The tensors of one module by their names within it (`weight`, `weight_scale`, `weight.absmax`)."""
+
+    name: str
+    tensors: Mapping[str, Source]
+
+    def full(self, member: str) -> str:
+        """The whole name of a member."""
+        return f"{self.name}.{member}" if self.name else member
+
+    def has(self, *members: str) -> bool:
+        return all(member in self.tensors for member in members)
+
+    def stored(self, member: str) -> str:
+        """The stored type of a member, "" where it is absent."""
+        return self.tensors[member].stored if member in self.tensors else ""
+
+    def shape(self, member: str) -> Shape:
+        return self.tensors[member].shape
+
+
+@dataclass(frozen=True)
+class EncodedModule:
+    """One weight that several tensors make up (or that lacks the tensors it would need)."""
+
+    module: str
+    parameter: str
+    """Its logical name: `<module>.weight`, `<proj>` for `<proj>_blocks`."""
+    encoding: str
+    """Name of the stored type (`formats.stored`), or a description where it has none."""
+    shape: Shape | None
+    """Logical shape; None where no header tells it."""
+    tensors: tuple[str, ...]
+    """Whole names of the tensors it consumes, activation scales included."""
+    details: str = ""
+    """The convention and what distinguishes this one: block size, bits, group."""
+    fault: str | None = None
+    """Why it is damaged or contradicts itself, the end of a sentence that begins with its name."""
+
+
+Recognise = Callable[[Module, "Declaration"], Iterator[EncodedModule]]
+
+
+@dataclass(frozen=True)
+class Convention:
+    """One way to store an encoded weight: one object each, see `encoded.CONVENTIONS`.
+
+    `recognise` gives the weights of a module that are stored this way; the module it is handed holds only what no
+    earlier convention took. `companions` are the names that mean nothing by themselves: left over, they are orphans;
+    one that ends in `*` stands for all that begin so.
+    """
+
+    name: str
+    recognise: Recognise
+    companions: tuple[str, ...] = ()
+
+
+def encoded(
+    module: Module,
+    members: Sequence[str],
+    encoding: str,
+    shape: Shape | None,
+    declared: Declaration,
+    details: str = "",
+    fault: str | None = None,
+    parameter: str = "weight",
+) -> EncodedModule:
+    """The weight that `members` make up, with the companions every convention shares and the checks all need."""
+    changers = [name for name in MEANING_CHANGERS if name in module.tensors]
+    scheme = declared.scheme(module.name)
+    if fault is None and changers:
+        fault = f"{changers[0]} changes the weight's meaning and is not supported"
+    if fault is None and parameter in module.tensors and parameter not in members:
+        fault = f"is stored twice, as {', '.join(members)} and as {parameter}"
+    if fault is None:
+        fault = declared.changes()
+    if fault is None and scheme.encoding not in (None, encoding):
+        fault = f"config says {scheme.words}, but the tensors are {encoding}"
+    shared = [*changers, *(name for name in ACTIVATION_SCALES if name in module.tensors)]
+    taken = dict.fromkeys(name for name in (*members, *shared) if name in module.tensors)
+    return EncodedModule(
+        module.name,
+        module.full(parameter),
+        encoding,
+        shape,
+        tuple(module.full(name) for name in taken),
+        details,
+        fault,
+    )
+
+
+def groups(columns: int, size: int) -> int:
+    """Number of groups of `size` in a row of `columns`, the last one partial where it does not divide."""
+    return -(-columns // size)
+
+
+def one_element(shape: Shape) -> bool:
+    return prod(shape) == 1
+
+
+def wrong_shape(member: str, found: Shape, expected: Shape) -> str:
+    """The fault of a companion whose shape does not fit its weight."""
+    return f"{member} is {list(found)}, where {list(expected)} was expected"

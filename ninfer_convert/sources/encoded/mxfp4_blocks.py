@@ -1,0 +1,32 @@
+"""gpt-oss' MXFP4: `<proj>_blocks` and `<proj>_scales` of a bank of experts (encoded-sources.md 8.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ninfer_convert.sources.encoded.base import Convention, EncodedModule, Module, encoded, wrong_shape
+
+if TYPE_CHECKING:
+    from ninfer_convert.sources.encoded.declared import Declaration
+
+_BLOCKS = "_blocks"
+
+
+def _recognise(module: Module, declared: Declaration) -> Iterator[EncodedModule]:
+    for blocks in module.tensors:
+        proj = blocks.removesuffix(_BLOCKS)
+        scales = f"{proj}_scales"
+        if proj == blocks or not proj or module.stored(blocks) != "U8" or module.stored(scales) != "U8":
+            continue
+        *rows, count, size = (0, 0, *module.shape(blocks))[-max(2, len(module.shape(blocks))) :]
+        fault = None
+        if size != 16:
+            fault = f"{blocks} is {list(module.shape(blocks))}, where 16 bytes on the last axis were expected"
+        elif module.shape(scales) != (*rows, count):
+            fault = wrong_shape(scales, module.shape(scales), (*rows, count))
+        shape = (*rows, count * 32)
+        yield encoded(module, (blocks, scales), "MXFP4", shape, declared, "blocks of 32", fault, parameter=proj)
+
+
+MXFP4_BLOCKS = Convention("MXFP4 blocks and scales", _recognise)
