@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ninfer_convert.values import Source
+    from ninfer_convert.errors import Problem
+    from ninfer_convert.values import Shape, Source
 
 
 @dataclass(frozen=True)
@@ -23,10 +24,25 @@ class Parameter:
     direct: str | None = None
     locked: str | None = None
 
+    @property
+    def shape(self) -> Shape:
+        """Logical shape."""
+        return self.source.shape
+
+    @property
+    def stored(self) -> str:
+        """Name of the stored type."""
+        return self.source.stored
+
+    @property
+    def exact(self) -> Sequence[str]:
+        """Formats that its stored words reach without decoding."""
+        return self.source.exact
+
 
 @dataclass(frozen=True)
 class Resource:
-    """A file stored verbatim: `role` is its name in the component, `content` its bytes, `origin` the path read."""
+    """A file stored verbatim: `role` names it in its component, `origin` is the file it was read from."""
 
     component: str
     role: str
@@ -50,4 +66,4 @@ class Model:
     components: tuple[Component, ...]
     parameters: tuple[Parameter, ...]
     resources: tuple[Resource, ...] = ()
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Problem, ...] = ()

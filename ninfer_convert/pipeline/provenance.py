@@ -1,0 +1,80 @@
+"""What an artifact records of where it came from (recipes.md, Provenance).
+
+No absolute path, user, host or time: the same inputs give the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ninfer_convert.pipeline.planned import PlannedResource
+
+if TYPE_CHECKING:
+    from ninfer_convert.architectures import Model
+    from ninfer_convert.container import Binding
+    from ninfer_convert.pipeline.objects import Objects
+    from ninfer_convert.pipeline.planned import PlannedTensor, Shaping
+    from ninfer_convert.recipe import Recipe, Resolution
+    from ninfer_convert.sources.base import Checkpoint
+    from ninfer_convert.sources.encoded import Classification
+
+ENCODING = 1
+"""Changes only when the bytes for the same inputs change."""
+
+
+def record(
+    checkpoint: Checkpoint,
+    classification: Classification,
+    recipe: Recipe,
+    shaping: Shaping,
+    resolution: Resolution,
+    objects: Objects,
+    model: Model,
+    bindings: Mapping[str, Binding],
+) -> dict[str, Any]:
+    """The directory's `provenance`, but for the digests, which are taken once the payload is written."""
+    shapes = {parameter.name: parameter.source.shape for parameter in model.parameters}
+    return {
+        "tool": {"name": "ninfer-convert", "encoding": ENCODING},
+        "recipe": {
+            "name": recipe.name,
+            "files": [{"name": file.path.name, "sha256": file.sha256} for file in recipe.files],
+        },
+        "overrides": {"set": list(recipe.overrides), "requantize": shaping.requantize, "name": shaping.name},
+        "sources": {checkpoint.source: {"files": _files(checkpoint)}},
+        "objects": {planned.record.id: _object(planned) for planned in objects},
+        "parameters": {
+            name: {"shape": list(shapes[name])} for name, binding in bindings.items() if binding.object is None
+        },
+        "skipped": [
+            *({"name": skip.name, "reason": skip.reason} for skip in resolution.skipped),
+            *({"name": name, "reason": reason} for reason, names in classification.skipped.items() for name in names),
+        ],
+        "activation_scales": {},
+    }
+
+
+def _files(checkpoint: Checkpoint) -> list[dict[str, Any]]:
+    return [
+        {"name": file.path.name, "size": file.size, "header_sha256": file.header_sha256} for file in checkpoint.files
+    ]
+
+
+def _object(planned: PlannedTensor | PlannedResource) -> dict[str, Any]:
+    """What an object was made from; the origins of its members in the order of its rows."""
+    if isinstance(planned, PlannedResource):
+        return {"file": planned.origin}
+    members = planned.members
+    origins = [origin for member in members for origin in member.job.source.origins]
+    made: dict[str, Any] = {
+        "parameters": [member.parameter for member in members],
+        "tensors": [origin.tensor for origin in origins],
+        "stored": [origin.stored for origin in origins],
+        "method": members[0].method.name,
+    }
+    if any(origin.selection for origin in origins):
+        made["selections"] = [origin.selection for origin in origins]
+    if members[0].job.parameters:
+        made["method_parameters"] = dict(members[0].job.parameters)
+    return made

@@ -1,0 +1,224 @@
+"""Carry a plan out in bounded memory, on any number of threads, with the same bytes for any number of them.
+
+A tensor object is cut along its rows into pieces. A thread takes the next piece, reads it, makes words, places them
+and writes the bytes at their offset; the one that ends an object takes its digest.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ninfer_convert.container import (
+    DIGEST_PLACEHOLDER,
+    ArtifactWriter,
+    FilePlan,
+    plan_files,
+    with_digests,
+)
+from ninfer_convert.errors import Problem
+from ninfer_convert.formats.stored import STORED_TYPES
+from ninfer_convert.pipeline.planned import Plan, PlannedResource, PlannedTensor
+from ninfer_convert.pipeline.threads import for_each
+from ninfer_convert.values import Words
+
+if TYPE_CHECKING:
+    from ninfer_convert.methods.base import Encode, Job
+
+PIECE_BYTES = 8 << 20
+"""Bytes of values in a piece, where the memory budget allows it: large enough that Python's share is small."""
+SMALLEST_PIECE_BYTES = 64 << 10
+WORKING_SET = 4
+"""Bytes in use for each byte of a piece's values: the values, what they are decoded from, words, placed bytes."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """How a conversion is carried out; nothing here changes a byte of the payload.
+
+    `jobs` threads; `memory` bytes that their pieces may take together (None: no cap); `force` replaces what stands
+    at the destination; `digest` records each object's SHA-256; `max_file_bytes` caps each file.
+    """
+
+    jobs: int = 1
+    memory: int | None = None
+    force: bool = False
+    digest: bool = True
+    max_file_bytes: int | None = None
+
+    @property
+    def piece_bytes(self) -> int:
+        """Bytes of values in a piece."""
+        if self.memory is None:
+            return PIECE_BYTES
+        return max(SMALLEST_PIECE_BYTES, min(PIECE_BYTES, self.memory // (self.jobs * WORKING_SET)))
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run has come, in stored bytes of the source, and the parameter at hand."""
+
+    done: int
+    total: int
+    parameter: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a finished conversion has made."""
+
+    path: Path
+    artifact_id: str
+    files: FilePlan
+    seconds: float
+    warnings: tuple[Problem, ...]
+
+
+def file_plan(plan: Plan, destination: Path, running: Running) -> FilePlan:
+    """How the artifact is divided into files: names, sizes to the byte, room for the directory."""
+    directory = plan.directory
+    if running.digest:
+        directory = with_digests(directory, {planned.record.id: DIGEST_PLACEHOLDER for planned in plan.objects})
+    return plan_files(directory, destination, running.max_file_bytes)
+
+
+def run(plan: Plan, destination: Path, running: Running, progress: Callable[[Progress], None] | None = None) -> Result:
+    """Write the artifact at `destination`.
+
+    `progress` is called after every piece, from any thread, one call at a time. Raises NumericError or SourceError
+    for the first piece of the plan that cannot be kept, OutputError for the destination. Whatever is raised,
+    KeyboardInterrupt included, leaves no file of this run behind.
+    """
+    start = time.monotonic()
+    files = file_plan(plan, destination, running)
+    tally = _Tally(plan.source_bytes, progress)
+    with ArtifactWriter(destination, files, force=running.force) as writer:
+
+        def finish(planned: PlannedTensor | PlannedResource) -> None:
+            if running.digest:
+                tally.digests[planned.record.id] = writer.digest(planned.record)
+
+        def write(piece: _Piece) -> None:
+            planned = piece.planned
+            words = _join([encode(begin, end) for encode, begin, end in piece.slices])
+            for segment in planned.layout.encode(planned.tensor, piece.first_row, words):
+                writer.write(planned.record.offset + segment.offset, segment.data)
+            if tally.add(piece, words.non_finite):
+                finish(planned)
+
+        for planned in plan.objects:
+            if isinstance(planned, PlannedResource):
+                writer.write(planned.record.offset, planned.content)
+                finish(planned)
+        for_each(_pieces(plan, running.piece_bytes, tally), write, running.jobs)
+        directory = with_digests(files.directory, tally.digests) if running.digest else files.directory
+        artifact_id = writer.finish(directory)
+    return Result(destination, artifact_id, files, time.monotonic() - start, tally.warnings())
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Rows of an object from `first_row` on, as slices of its members: (encoder, begin, end within the member)."""
+
+    planned: PlannedTensor
+    first_row: int
+    slices: tuple[tuple[Encode, int, int], ...]
+    parameter: str
+    source_bytes: int
+
+
+@dataclass
+class _Tally:
+    """What the threads of a run add to: progress, pieces left of each object, digests, counts."""
+
+    total: int
+    progress: Callable[[Progress], None] | None
+    done: int = 0
+    left: Counter[str] = field(default_factory=Counter)
+    digests: dict[str, str] = field(default_factory=dict)
+    non_finite: Counter[str] = field(default_factory=Counter)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, piece: _Piece, non_finite: int) -> bool:
+        """Count a written piece; whether it was the last of its object."""
+        id = piece.planned.record.id
+        with self.lock:
+            self.left[id] -= 1
+            self.done += piece.source_bytes
+            if non_finite:
+                self.non_finite[piece.parameter] += non_finite
+            if self.progress is not None:
+                self.progress(Progress(self.done, self.total, piece.parameter))
+            return self.left[id] == 0
+
+    def warnings(self) -> tuple[Problem, ...]:
+        return tuple(
+            Problem("non-finite-kept", f"{name}: {count} NaN or infinite values are kept bit for bit", tensor=name)
+            for name, count in sorted(self.non_finite.items())
+        )
+
+
+def _pieces(plan: Plan, piece_bytes: int, tally: _Tally) -> Iterator[_Piece]:
+    """Every piece of every tensor, in the order of the payload."""
+    for planned in plan.tensors:
+        encoders = [member.method.encoder(member.job) for member in planned.members]
+        cuts = list(_cuts(planned, piece_bytes))
+        tally.left[planned.record.id] = len(cuts)
+        for begin, end in cuts:
+            slices = []
+            source_bytes = 0
+            parameter = ""
+            for member, encode in zip(planned.members, encoders, strict=True):
+                a = max(begin - member.first_row, 0)
+                b = min(end - member.first_row, member.job.rows)
+                if a < b:
+                    slices.append((encode, a, b))
+                    nbytes, rows = member.job.source.nbytes, member.job.rows
+                    source_bytes += nbytes * b // rows - nbytes * a // rows
+                    parameter = member.parameter
+            yield _Piece(planned, begin, tuple(slices), parameter, source_bytes)
+
+
+def _cuts(planned: PlannedTensor, piece_bytes: int) -> Iterator[tuple[int, int]]:
+    """Row ranges: cut where members meet if the layout can be cut there, else as the piece size says."""
+    rows, _ = planned.layout.matrix(planned.tensor.shape)
+    quantum = planned.layout.row_quantum
+    seams = {member.first_row for member in planned.members if member.first_row % quantum == 0}
+    step = min(member.job.rows * piece_bytes // _value_bytes(member.job) for member in planned.members)
+    step = max(quantum, step // quantum * quantum)
+    for seam, next_seam in pairwise(sorted({0, *seams, rows})):
+        for begin in range(seam, next_seam, step):
+            yield begin, min(begin + step, next_seam)
+
+
+def _value_bytes(job: Job) -> int:
+    """Bytes of all its values in memory: as stored, or as binary32 where they are decoded."""
+    if STORED_TYPES[job.source.stored].quantized:
+        return max(job.source.nbytes, 4 * job.rows * job.columns)
+    return job.source.nbytes
+
+
+def _join(parts: list[Words]) -> Words:
+    """The words of consecutive rows as one value."""
+    if len(parts) == 1:
+        return parts[0]
+
+    def joined(arrays: list[NDArray[Any] | None]) -> NDArray[Any] | None:
+        present = [array for array in arrays if array is not None]
+        return np.concatenate(present) if present else None
+
+    return Words(
+        np.concatenate([part.codes for part in parts]),
+        joined([part.scales for part in parts]),
+        joined([part.divisors for part in parts]),
+        sum(part.non_finite for part in parts),
+    )

@@ -1,0 +1,53 @@
+"""Work on a sequence of items on several threads, with an outcome that does not depend on their timing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def for_each(items: Iterable[T], work: Callable[[T], None], jobs: int) -> None:
+    """Call `work` on every item, on `jobs` threads of which the caller's is one.
+
+    Items are handed out in order, one at a time, and none after the first failure; each that was begun is ended.
+    So the failure raised, that of the earliest item, is the same for any number of threads. An exception that
+    reaches the calling thread from outside (KeyboardInterrupt) stops the others after the item they are at.
+    """
+    source = enumerate(items)
+    lock = threading.Lock()
+    failures: list[tuple[int, BaseException]] = []
+    stopped = False
+
+    def worker() -> None:
+        while True:
+            with lock:
+                if stopped or failures:
+                    return
+                try:
+                    number, item = next(source)
+                except StopIteration:
+                    return
+                except Exception as error:  # raised by the iterable itself: it has no further items
+                    failures.append((-1, error))
+                    return
+            try:
+                work(item)
+            except Exception as error:
+                with lock:
+                    failures.append((number, error))
+                return
+
+    threads = [threading.Thread(target=worker, daemon=True) for _ in range(jobs - 1)]
+    try:
+        for thread in threads:
+            thread.start()
+        worker()
+    finally:
+        stopped = True
+        for thread in threads:
+            thread.join()
+    if failures:
+        raise min(failures, key=lambda failure: failure[0])[1]
