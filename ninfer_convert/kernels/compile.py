@@ -33,10 +33,12 @@ def inline(function: F) -> F:
     return compiled
 
 
-def estimate(function: F) -> F:
-    """A sum that only sorts out candidates and is never stored: LLVM may reorder and fuse it."""
-    licence = {"reassoc", "contract"}
-    compiled: F = numba.njit(nogil=True, error_model="numpy", fastmath=licence)(function)
+def any_order(function: F) -> F:
+    """The one exception: sums that LLVM may reorder and fuse.
+
+    Only for what is proved exact in every order, or for estimates whose error is bounded and that are never stored.
+    """
+    compiled: F = numba.njit(nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})(function)
     return compiled
 
 

@@ -1,0 +1,94 @@
+"""How well scales and codes reproduce a group: estimated quickly, summed exactly, fitted by least squares (methods.md).
+
+`values` are a group's float32 values, `codes` whole numbers as float32. `importance` (float64) and `weights`
+(float32, the same relative to the group's largest) are None where every lane weighs the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ninfer_convert.kernels.compile import any_order, inline
+from ninfer_convert.kernels.scalars import f32_to_f64, f32_word, word_f64
+
+# An estimate Ê and the binary64 sum E that decides, both for the same scale and the same codes (the reciprocal
+# multiply is the same binary32 operation in both). With u = 2^-24, over a group of n <= 64 lanes:
+#
+# - scale * code has at most 11 + 7 significant bits: exact. The rest is one rounding, its square a second on top of
+#   twice the first, the weight one (and one of the division that made it, in binary64), the product one, the sum at
+#   most n - 1 in whatever order. Every term is >= 0, so relative errors add up to no more than (n + 4) u in Ê. The
+#   same steps in binary64 are below 2^-20 u. Fusing an operation only removes a rounding.
+# - Where a binary32 step underflows, or is flushed to zero, it is off by at most 2^-126. Rests stay below 2^23 and
+#   weights at or below 1, so a lane is off by less than 2^-79 (a lost weight times the square of a rest is the
+#   worst), and a group by less than 2^-73.
+#
+# So |Ê - E| <= g E + SLACK with g = (n + 6) u (1 + g), SLACK = 2^-73, E in units of the largest weight. Let b have the
+# least estimate and let E(a) <= E(b). Then Ê(a) <= (1 + g) E(b) + SLACK <= (1 + g) / (1 - g) (Ê(b) + SLACK) + SLACK,
+# and (1 + g) / (1 - g) < 1 + 3 g = 1 + 210 u < 1 + 2^-16 for n = 64.
+SLACK = 2.0**-73
+CLOSE = 1.0 + 2.0**-16
+
+
+@inline
+def limit_of(least: Any) -> Any:
+    """The largest estimate that a candidate can have whose exact error is the least, or equal to it."""
+    return (np.float64(least) + SLACK) * CLOSE + SLACK
+
+
+@any_order
+def estimate_errors(
+    values: Any, weights: Any, scales: Any, inverses: Any, count: int, qmin: Any, qmax: Any, errors: Any
+) -> None:
+    """Approximate error of each of the first `count` scales (float32, with their reciprocals), into `errors`."""
+    for c in range(count):
+        scale, inverse, total = scales[c], inverses[c], np.float32(0.0)
+        for k in range(len(values)):
+            code = min(max(np.rint(values[k] * inverse), qmin), qmax)
+            rest = values[k] - scale * code
+            if weights is None:
+                total += rest * rest
+            else:
+                total += weights[k] * (rest * rest)
+        errors[c] = total
+
+
+@inline
+def exact_error(values: Any, importance: Any, scale: Any, codes: Any) -> float:
+    """The weighted squared error by the rule of methods.md: one binary64 sum, ascending."""
+    total = 0.0
+    for k in range(len(values)):
+        rest = word_f64(f32_to_f64(f32_word(values[k]))) - np.float64(scale) * np.float64(codes[k])
+        if importance is None:
+            total += rest * rest
+        else:
+            total += importance[k] * (rest * rest)
+    return total
+
+
+@inline
+def fit_scale(values: Any, importance: Any, codes: Any) -> float:
+    """The least-squares scale of `codes`, sums ascending; NaN where the denominator is zero."""
+    if importance is None:
+        return fit_unweighted(values, codes)
+    over, under = 0.0, 0.0
+    for k in range(len(values)):
+        code = np.float64(codes[k])
+        over += importance[k] * np.float64(values[k]) * code
+        under += importance[k] * code * code
+    return np.nan if under == 0.0 else over / under
+
+
+# Without weights both sums are exact, so the order of their terms is free. `under` is a sum of at most 64 whole numbers
+# up to 2^14. A non-zero code of scale s comes from a value of at least 0.49 s, so every product is a multiple of
+# 2^-26 s; the sum of their magnitudes is at most 64 * 128 * amax; and amax <= 2^12 s for every scale that is tried
+# (at worst a third of a half of the fit, which is at least half the max-abs scale, amax / 127). Hence 51 bits at most.
+@any_order
+def fit_unweighted(values: Any, codes: Any) -> float:
+    over, under = 0.0, 0.0
+    for k in range(len(values)):
+        code = np.float64(codes[k])
+        over += np.float64(values[k]) * code
+        under += code * code
+    return np.nan if under == 0.0 else over / under

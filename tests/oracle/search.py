@@ -1,0 +1,164 @@
+"""grouped_search as methods.md words it: one group at a time, plain Python floats (binary64), every candidate tried.
+
+Slow and obvious on purpose. It shares nothing with the package; `struct` does the rounding to binary32 and binary16.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+RATIOS = [float(f"{hundredths / 100:.2f}") for hundredths in range(70, 119, 2)]
+INFINITE = 0x7C00
+
+
+def f32(value: float) -> float:
+    """`value` rounded to binary32, ties to even; infinite where it overflows."""
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", value))[0])
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def f16_word(value: float) -> int:
+    """The binary16 word nearest `value`, ties to even; infinite where it overflows."""
+    try:
+        return int(struct.unpack("<H", struct.pack("<e", value))[0])
+    except OverflowError:
+        return INFINITE | (0x8000 if value < 0 else 0)
+
+
+def f16_value(word: int) -> float:
+    return float(struct.unpack("<e", struct.pack("<H", word))[0])
+
+
+def to_word(value: float) -> int:
+    """A computed scale's word: through binary32 to binary16, a non-zero underflow to +-2^-24."""
+    word = f16_word(f32(value))
+    if word & 0x7FFF == 0 and value != 0.0:
+        word |= 1
+    return word
+
+
+def neighbours(word: int, steps: Sequence[int]) -> Iterator[int]:
+    """The words `steps` away in magnitude, same sign, that are finite and not zero."""
+    for step in steps:
+        magnitude = (word & 0x7FFF) + step
+        if 0 < magnitude < INFINITE:
+            yield word & 0x8000 | magnitude
+
+
+@dataclass
+class GroupSearch:
+    """One group: finite binary32 `values`, their `weights`, and the format's code interval."""
+
+    values: Sequence[float]
+    weights: Sequence[float]
+    qmin: int
+    qmax: int
+    negative_scales: bool
+
+    def codes(self, word: int) -> list[int]:
+        """Codes under a scale word, by the reciprocal multiply of formats 7.2."""
+        inverse = f32(1.0 / f16_value(word))
+        return [max(self.qmin, min(self.qmax, round(f32(x * inverse)))) for x in self.values]
+
+    def error(self, word: int, codes: Sequence[int]) -> float:
+        """The weighted squared error, summed in ascending k."""
+        scale, total = f16_value(word), 0.0
+        for w, weight, q in zip(self.values, self.weights, codes, strict=True):
+            r = w - scale * q
+            total += weight * (r * r)
+        return total
+
+    def fit(self, codes: Sequence[int]) -> float | None:
+        """The least-squares scale of `codes`; None where the denominator is zero."""
+        over, under = 0.0, 0.0
+        for w, weight, q in zip(self.values, self.weights, codes, strict=True):
+            over += weight * w * q
+            under += weight * q * q
+        return None if under == 0.0 else over / under
+
+    def amax(self) -> float:
+        return max(abs(x) for x in self.values)
+
+    def maxabs_word(self) -> int:
+        """The scale of grouped_absmax; raises OverflowError where it is infinite."""
+        word = to_word(f32(self.amax() / self.qmax))
+        word = word or 1
+        if word == INFINITE:
+            raise OverflowError("the scale overflows binary16")
+        return word
+
+    def first_candidates(self, start: int, start_codes: Sequence[int]) -> Iterator[int]:
+        """Families 1 to 5, in order."""
+        amax = self.amax()
+        extreme = next(x for x in self.values if abs(x) == amax)
+        for ratio in RATIOS:
+            yield to_word(ratio * amax / self.qmax)
+        for ratio in RATIOS:
+            yield to_word(ratio * extreme / self.qmin)
+        for factor in (0.25, 0.5, 2.0, 4.0):
+            yield to_word(f16_value(start) * factor)
+        yield from neighbours(start, (-2, -1, 1, 2))
+        fitted = self.fit(start_codes)
+        if fitted is not None:
+            yield to_word(fitted)
+            yield to_word(fitted * 0.5)
+            yield to_word(fitted * 2.0)
+            yield from neighbours(to_word(fitted), (-2, -1, 1, 2))
+
+    def last_candidates(self, best_codes: Sequence[int]) -> Iterator[int]:
+        """Family 6."""
+        fitted = self.fit(best_codes)
+        if fitted is not None:
+            yield to_word(fitted)
+            yield from neighbours(to_word(fitted), (-1, 1))
+
+    def run(self) -> tuple[int, list[int]]:
+        """The best scale word and its codes."""
+        if self.amax() == 0.0:
+            return 0, [0] * len(self.values)
+        start = self.maxabs_word()
+        start_codes = self.codes(start)
+        best = (self.error(start, start_codes), start, start_codes)
+        best = self.improve(best, self.first_candidates(start, start_codes))
+        best = self.improve(best, self.last_candidates(best[2]))
+        return best[1], best[2]
+
+    def improve(self, best: tuple[float, int, list[int]], words: Iterator[int]) -> tuple[float, int, list[int]]:
+        for word in words:
+            magnitude = word & 0x7FFF
+            if magnitude == 0 or magnitude >= INFINITE or (word & 0x8000 and not self.negative_scales):
+                continue
+            codes = self.codes(word)
+            error = self.error(word, codes)
+            if error < best[0]:
+                best = (error, word, codes)
+        return best
+
+
+def search_rows(
+    rows: Sequence[Sequence[float]],
+    importance: Sequence[float] | None,
+    *,
+    group: int,
+    qmin: int,
+    qmax: int,
+    negative_scales: bool,
+) -> tuple[list[list[int]], list[list[int]]]:
+    """Codes and scale words of every row, groups of `group` values, the last of a row as short as it comes."""
+    all_codes, all_words = [], []
+    for row in rows:
+        weights = [1.0] * len(row) if importance is None else importance
+        codes, words = [], []
+        for begin in range(0, len(row), group):
+            part = slice(begin, begin + group)
+            word, group_codes = GroupSearch(row[part], weights[part], qmin, qmax, negative_scales).run()
+            codes += group_codes
+            words.append(word)
+        all_codes.append(codes)
+        all_words.append(words)
+    return all_codes, all_words
