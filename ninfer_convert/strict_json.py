@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from ninfer_convert.errors import printable
@@ -26,7 +27,7 @@ def parse(data: bytes | bytearray | memoryview) -> Any:
     """The value that UTF-8 `data` spells.
 
     Raises JsonFault for text that is not UTF-8 or JSON, a byte order mark, a member named twice in one object, NaN
-    or an infinity, a number beyond binary64, a lone surrogate, or nesting beyond 64.
+    or an infinity, a number beyond binary64 (each with its place), a lone surrogate, or nesting beyond 64.
     """
     try:
         text = str(data, "utf-8")
@@ -34,21 +35,61 @@ def parse(data: bytes | bytearray | memoryview) -> Any:
         raise JsonFault(f"is not UTF-8 at byte {error.start}") from None
     if text.startswith("\ufeff"):
         raise JsonFault("begins with a byte order mark")
+    no_numbers: list[_NoNumber] = []
+
+    def note(words: str, fault: str) -> _NoNumber:
+        no_numbers.append(_NoNumber(words, fault))
+        return no_numbers[-1]
+
+    def parse_float(text: str) -> Any:
+        value = float(text)
+        return note(f"the number {text[:40]}", "beyond binary64") if math.isinf(value) else value
+
+    def parse_int(text: str) -> Any:
+        if len(text) > 300 and math.isinf(float(text)):
+            return note(f"the number {text[:40]}...", "beyond binary64")
+        return int(text)
+
     try:
         with collector_paused():
             value = json.loads(
                 text,
                 object_pairs_hook=_members,
-                parse_constant=_refuse_constant,
-                parse_float=_parse_float,
-                parse_int=_parse_int,
+                parse_constant=lambda name: note(name, "which is not JSON"),
+                parse_float=parse_float,
+                parse_int=parse_int,
             )
     except json.JSONDecodeError as error:
         raise JsonFault(f"is not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
     except RecursionError:
         raise JsonFault(f"nests deeper than {MAX_DEPTH}") from None
+    if no_numbers:
+        first = no_numbers[0]
+        raise JsonFault(f"holds {first.words}{_place(value, first)}, {first.fault}")
     _check(value, has_escapes="\\u" in text)
     return value
+
+
+@dataclass(frozen=True, eq=False)
+class _NoNumber:
+    """Stands in the parsed value for what the text calls a number, until its place can be named."""
+
+    words: str
+    fault: str
+
+
+def _place(value: Any, wanted: _NoNumber) -> str:
+    """` at a.b[2]`: where `wanted` stands within `value`; nothing for the value itself."""
+    stack: list[tuple[str, Any]] = [("", value)]
+    while stack:
+        place, item = stack.pop()
+        if item is wanted:
+            return f" at {printable(place.removeprefix('.'))[:200]}" if place else ""
+        if isinstance(item, dict):
+            stack.extend((f"{place}.{name}", member) for name, member in item.items())
+        elif isinstance(item, list):
+            stack.extend((f"{place}[{index}]", member) for index, member in enumerate(item))
+    return ""
 
 
 @contextmanager
@@ -69,26 +110,9 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for name, _ in pairs:
             if name in seen:
-                raise JsonFault(f"has the member {printable(name)!r} twice in one object")
+                raise JsonFault(f"has the member {printable(name[:200])!r} twice in one object")
             seen.add(name)
     return members
-
-
-def _refuse_constant(name: str) -> Any:
-    raise JsonFault(f"holds {name}, which is not JSON")
-
-
-def _parse_float(text: str) -> float:
-    value = float(text)
-    if math.isinf(value):
-        raise JsonFault(f"holds the number {text[:40]}, beyond binary64")
-    return value
-
-
-def _parse_int(text: str) -> int:
-    if len(text) > 310 or math.isinf(float(text)):
-        raise JsonFault(f"holds the number {text[:40]}..., beyond binary64")
-    return int(text)
 
 
 def _check(value: Any, has_escapes: bool) -> None:

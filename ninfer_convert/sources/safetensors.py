@@ -63,17 +63,8 @@ def read_header(path: Path, shown: str, source: str = "model") -> Header:
     problems += [fault for name, entry in header.items() if (fault := _entry_fault(name, entry)) is not None]
     if problems:
         raise SourceError(Problem("bad-header", problem, path=shown) for problem in problems)
-    tensors = [
-        StoredTensor(
-            name,
-            entry["dtype"],
-            tuple(entry["shape"]),
-            file,
-            file.payload + entry["data_offsets"][0],
-            entry["data_offsets"][1] - entry["data_offsets"][0],
-        )
-        for name, entry in header.items()
-    ]
+    with strict_json.collector_paused():
+        tensors = [_tensor(file, name, entry) for name, entry in header.items()]
     tensors.sort(key=lambda tensor: (tensor.offset, tensor.nbytes, tensor.name))
     _check_coverage(file, tensors)
     return Header(file, {tensor.name: tensor for tensor in tensors}, metadata)
@@ -124,6 +115,11 @@ def _entry_fault(name: str, entry: Any) -> str | None:
         found = offsets[1] - offsets[0]
         return f"{label(name)}: {dtype} {shape} takes {needed} bytes, but its data_offsets span {found}"
     return None
+
+
+def _tensor(file: SourceFile, name: str, entry: Mapping[str, Any]) -> StoredTensor:
+    begin, end = entry["data_offsets"]
+    return StoredTensor(name, entry["dtype"], tuple(entry["shape"]), file, file.payload + begin, end - begin)
 
 
 def _are_sizes(items: Any) -> bool:
