@@ -30,6 +30,7 @@ EVERYTHING_BUT_CLI = {*MAY_IMPORT, "pipeline", "values"}
 MAY_IMPORT["pipeline"] = EVERYTHING_BUT_CLI
 MAY_IMPORT["cli"] = EVERYTHING_BUT_CLI | {"cli"}
 MAY_IMPORT["__init__"] = EVERYTHING_BUT_CLI
+MAY_IMPORT["__main__"] = {"cli"}
 
 THIRD_PARTY = {
     "kernels": {"numpy", "numba", "llvmlite", "gguf"},

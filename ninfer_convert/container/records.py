@@ -127,6 +127,16 @@ class Directory:
         return {object.id: object for object in self.objects}
 
     @property
+    def tensors(self) -> tuple[TensorObject, ...]:
+        """The tensor objects, in the order of their offsets."""
+        return tuple(object for object in self.objects if isinstance(object, TensorObject))
+
+    @property
+    def resources(self) -> tuple[ResourceObject, ...]:
+        """The resource objects, in the order of their offsets."""
+        return tuple(object for object in self.objects if isinstance(object, ResourceObject))
+
+    @property
     def payload_bytes(self) -> int:
         """Bytes of the logical payload, up to the end of the last object."""
         return self.objects[-1].end

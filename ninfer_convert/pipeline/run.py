@@ -39,6 +39,8 @@ PIECE_BYTES = 8 << 20
 SMALLEST_PIECE_BYTES = 64 << 10
 WORKING_SET = 4
 """Bytes in use for each byte of a piece's values: the values, what they are decoded from, words, placed bytes."""
+PROGRAM_BYTES = 150 << 20
+"""Memory of the program itself: interpreter, NumPy, Numba, compiled kernels."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,12 @@ def file_plan(plan: Plan, destination: Path, running: Running) -> FilePlan:
     if running.digest:
         directory = with_digests(directory, {planned.record.id: DIGEST_PLACEHOLDER for planned in plan.objects})
     return plan_files(directory, destination, running.max_file_bytes)
+
+
+def expected_memory(plan: Plan, running: Running) -> int:
+    """Bytes of memory that a run takes at most, about: the program itself, and a piece for each thread."""
+    largest = max((member.job.source.nbytes for planned in plan.tensors for member in planned.members), default=0)
+    return PROGRAM_BYTES + running.jobs * WORKING_SET * min(running.piece_bytes, largest)
 
 
 def run(plan: Plan, destination: Path, running: Running, progress: Callable[[Progress], None] | None = None) -> Result:

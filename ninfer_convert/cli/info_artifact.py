@@ -1,0 +1,229 @@
+"""What an artifact holds, as its directory says. Metadata and provenance are open: anything may stand in them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from ninfer_convert.cli import render
+from ninfer_convert.container.records import TensorObject
+from ninfer_convert.errors import ArtifactError, Problem, printable
+
+if TYPE_CHECKING:
+    from ninfer_convert.cli.output import Output
+    from ninfer_convert.container import Artifact, Component, Directory, Use
+    from ninfer_convert.pipeline.summary import Share
+
+PER_OBJECT = ("objects", "parameters")
+"""Members of the provenance that are told with the object or parameter they belong to."""
+
+
+def show(output: Output, artifact: Artifact, with_tensors: bool, with_uses: bool) -> None:
+    """Print an artifact."""
+    output.warn(chain.from_iterable(artifact.broken_parts().values()))
+    if output.json:
+        output.document(_document(artifact))
+    else:
+        output.text(_lines(output, artifact, with_tensors, with_uses))
+
+
+def show_parameter(output: Output, artifact: Artifact, name: str) -> None:
+    """Print one parameter: what it is stored as, where that came from, its uses.
+
+    Raises ArtifactError where there is none of that name.
+    """
+    directory = artifact.directory
+    if name not in directory.bindings:
+        message = render.no_such("parameter", name, directory.bindings)
+        raise ArtifactError(Problem("unknown-parameter", message, path=artifact.path, tensor=name))
+    record = _parameter(directory, name)
+    if output.json:
+        output.document({"parameter": record})
+    else:
+        output.text(_parameter_lines(output, record))
+
+
+def _lines(output: Output, artifact: Artifact, with_tensors: bool, with_uses: bool) -> Iterator[str]:
+    directory = artifact.directory
+    yield output.heading(printable(artifact.path))
+    yield from render.facts(_facts(artifact))
+    yield ""
+    yield from _components(output, directory)
+    yield ""
+    yield from render.shares_table(_formats(directory), ("format", "objects", "weights"), output.heading)
+    resources = directory.resources
+    if resources:
+        yield ""
+        rows = [(each.id, f"{each.offset:,}", f"{each.bytes:,}") for each in resources]
+        header = ("resource", "offset", "bytes")
+        yield from render.table(header, rows, right=header[1:], heading=output.heading)
+    if len(directory.files) > 1:
+        yield ""
+        rows = [
+            (file.path or artifact.path, f"{file.payload_bytes:,}", f"{size:,}")
+            for file, size in zip(directory.files, artifact.files.file_bytes, strict=True)
+        ]
+        header = ("file", "payload", "bytes")
+        yield from render.table(header, rows, right=header[1:], heading=output.heading)
+    provenance = [(key, _plain(value)) for key, value in directory.provenance.items() if key not in PER_OBJECT]
+    if provenance:
+        yield ""
+        yield output.heading("provenance")
+        yield from render.facts(provenance)
+    if with_tensors:
+        yield ""
+        yield from _tensor_table(output, directory)
+    if with_uses:
+        yield ""
+        yield from _use_table(output, directory.uses)
+
+
+def _facts(artifact: Artifact) -> Iterator[tuple[str, str]]:
+    directory = artifact.directory
+    size = sum(artifact.files.file_bytes)
+    elements = sum(each.elements for each in directory.tensors)
+    for key, value in directory.metadata.items():
+        yield key, _plain(value)
+    yield "id", artifact.artifact_id
+    yield "size", f"{render.exact_size(size)} in {render.plural(len(directory.files), 'file')}"
+    yield "weights", f"{elements:,} in {render.plural(len(directory.bindings), 'parameter')}"
+    yield "bits per weight", f"{8 * size / max(elements, 1):.3f}"
+    if directory.uses:
+        yield "uses", f"{len(directory.uses):,}"
+
+
+def _components(output: Output, directory: Directory) -> Iterator[str]:
+    rows = [(name, *_component(component)) for name, component in directory.components.items()]
+    return render.table(("component", "config", "resources", "notes"), rows, heading=output.heading)
+
+
+def _component(component: Component) -> tuple[str, str, str]:
+    notes = []
+    if component.target is not None:
+        notes.append(f"targets {component.target}")
+    if component.proposal is not None:
+        rows = component.proposal.rows
+        notes.append("proposes every token" if rows is None else f"proposes {rows:,} tokens")
+    return render.plural(len(component.config), "member"), ", ".join(component.resources) or "-", "; ".join(notes)
+
+
+def _tensor_table(output: Output, directory: Directory) -> Iterator[str]:
+    names: dict[str, list[str]] = {}
+    for name, binding in directory.bindings.items():
+        for id in binding.objects:
+            names.setdefault(id, []).append(name)
+    rows = [
+        (
+            each.id,
+            ", ".join(names.get(each.id, ("-",))),
+            each.format,
+            each.layout,
+            render.shape(each.shape),
+            f"{each.offset:,}",
+            f"{each.bytes:,}",
+        )
+        for each in directory.tensors
+    ]
+    header = ("object", "parameters", "format", "layout", "shape", "offset", "bytes")
+    return render.table(header, rows, right=header[5:], heading=output.heading)
+
+
+def _use_table(output: Output, uses: tuple[Use, ...]) -> Iterator[str]:
+    rows = [(use.parameter, use.input, use.activation_policy or "-", ", ".join(use.auxiliaries) or "-") for use in uses]
+    return render.table(("use of", "input", "activations", "auxiliaries"), rows, heading=output.heading)
+
+
+def _parameter_lines(output: Output, record: Mapping[str, Any]) -> Iterator[str]:
+    yield output.heading(printable(record["name"]))
+    for part in record["parts"]:
+        selection = "" if part["range"] is None else ", elements [{:,}, {:,})".format(*part["range"])
+        yield from render.facts(
+            (
+                ("object", f"{part['object']}{selection}"),
+                ("shape", render.shape(part["shape"])),
+                ("format", f"{part['format']} in {part['layout']}"),
+                ("size", render.exact_size(part["bytes"])),
+                ("offset", f"{part['offset']:,} in the payload"),
+                *((key, _plain(value)) for key, value in (part["provenance"] or {}).items()),
+            )
+        )
+    for use in record["uses"]:
+        yield from render.facts([("use", _plain(use))])
+
+
+def _parameter(directory: Directory, name: str) -> dict[str, Any]:
+    binding = directory.bindings[name]
+    parts = []
+    for id, part in zip(binding.objects, binding.parts or (None,), strict=True):
+        object = directory.by_id[id]
+        assert isinstance(object, TensorObject)  # opening has checked it
+        parts.append(
+            {
+                "object": id,
+                "range": None if part is None else [part.begin, part.end],
+                "shape": object.shape,
+                "format": object.format,
+                "layout": object.layout,
+                "offset": object.offset,
+                "bytes": object.bytes,
+                "provenance": _inside(directory.provenance, "objects", id),
+            }
+        )
+    return {
+        "name": name,
+        "parts": parts,
+        "provenance": _inside(directory.provenance, "parameters", name),
+        "uses": [
+            {"input": use.input, "activation_policy": use.activation_policy, "auxiliaries": list(use.auxiliaries)}
+            for use in directory.uses
+            if use.parameter == name
+        ],
+    }
+
+
+def _formats(directory: Directory) -> tuple[Share, ...]:
+    from ninfer_convert.pipeline.summary import format_shares
+
+    return format_shares(directory.objects)
+
+
+def _document(artifact: Artifact) -> dict[str, Any]:
+    """The directory as it stands in the file, and what can be said of it."""
+    from ninfer_convert.container import serialize
+
+    directory = artifact.directory
+    return {
+        "kind": "artifact",
+        "path": artifact.path,
+        "artifact_id": artifact.artifact_id,
+        "bytes": sum(artifact.files.file_bytes),
+        "file_bytes": artifact.files.file_bytes,
+        "payload_bytes": directory.payload_bytes,
+        "payload_starts": [artifact.files.payload_start(index) for index in range(len(directory.files))],
+        "formats": render.shares_json(_formats(directory), "objects"),
+        **json.loads(serialize(directory)),
+    }
+
+
+def _inside(value: Any, *keys: str) -> Any:
+    """The member `keys` lead to, None where there is none."""
+    for key in keys:
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(key)
+    return value
+
+
+def _plain(value: Any) -> str:
+    """A JSON value on one line, without its brackets and quotes."""
+    return render.shortened(_spelled(value))
+
+
+def _spelled(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_spelled(member)}" for key, member in value.items()) or "-"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_spelled, value)) or "-"
+    return value if isinstance(value, str) else json.dumps(value)

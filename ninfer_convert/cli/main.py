@@ -1,0 +1,122 @@
+"""The `ninfer-convert` program: its commands, loaded one at a time, and what every way of ending looks like."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from ninfer_convert import __version__
+from ninfer_convert.cli.output import Output, discard, make_streams_safe, to_stderr
+from ninfer_convert.cli.signals import Stopped, stop_on_signals
+from ninfer_convert.errors import NinferConvertError, Problem, nearest, printable
+
+COMMANDS = {
+    "convert": "Convert a checkpoint into a .ninfer artifact; the word may be left out.",
+    "plan": "Show what convert would do, to the byte; write nothing.",
+    "info": "Show what an artifact or a checkpoint holds, from its headers.",
+    "verify": "Check every byte of an artifact.",
+    "recipes": "List the built-in recipes; show or check one.",
+    "formats": "List the numeric formats, their layouts and methods.",
+}
+"""Every command: the module of that name in this package holds it as `command`."""
+
+
+class Commands(click.Group):
+    """The main group; a first word that is no command's name is the INPUT of `convert`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command = import_module(f"ninfer_convert.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """From the table, so that no command is loaded."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args:
+            to_stderr(ctx.get_help() + "\n")
+            ctx.exit(2)
+        own_options = {option for parameter in self.get_params(ctx) for option in parameter.opts}
+        if args[0] not in COMMANDS and args[0] not in own_options:
+            _refuse_misspelt(args[0], ctx)
+            args = ["convert", *args]
+        return super().parse_args(ctx, args)
+
+
+def _refuse_misspelt(word: str, ctx: click.Context) -> None:
+    """A word like a command's, where no file is called so, is meant as a command."""
+    close = nearest(word, COMMANDS) if word.isalpha() and not os.path.lexists(word) else []
+    if close:
+        raise click.UsageError(f"unknown command {word!r}; did you mean {' or '.join(close)}?", ctx)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="ninfer-convert", message="%(prog)s %(version)s")
+def commands() -> None:
+    """Convert safetensors and GGUF checkpoints into .ninfer artifacts, exact to the bit.
+
+    \b
+    ninfer-convert model.safetensors --recipe q4     writes model.ninfer
+    ninfer-convert plan model.safetensors -r q4      shows what that would do
+    ninfer-convert verify model.ninfer               checks every byte of it
+
+    Every command has --help with an example, and --json for programs.
+    """
+
+
+def main() -> None:
+    """Run the program and exit with its status."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """The exit status (cli.md): 0 done, 1 refused or failed, 2 wrong usage, 3 a negative judgement, 128 + a signal.
+
+    A command returns 3 itself; the other ways of ending are exceptions and end here.
+    """
+    output = Output.of(arguments)
+    make_streams_safe()
+    try:
+        stop_on_signals()
+        status = commands.main(list(arguments), "ninfer-convert", standalone_mode=False, obj=output)
+        return status or 0
+    except click.UsageError as error:
+        place = error.ctx.command_path if error.ctx else "ninfer-convert"
+        output.fail([Problem("usage", error.format_message())], hint=f"Try '{printable(place)} --help'.")
+        return error.exit_code
+    except NinferConvertError as error:
+        output.fail(error.problems, _traceback(output))
+        return error.exit_status
+    except Stopped as stop:
+        output.fail([Problem("stopped", f"stopped by {stop.name}; no partial file is left behind")], _traceback(output))
+        return stop.exit_status
+    except BrokenPipeError:  # the reader of a help page has gone
+        discard(sys.stdout)
+        return 0
+    except MemoryError:
+        message = "memory ran out; give convert a lower --memory or fewer --jobs"
+        output.fail([Problem("memory", message)], _traceback(output))
+        return 1
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        message = f"this is a fault of ninfer-convert itself ({what}); please report it"
+        if not output.debug:
+            message += " with what the same command prints with --debug"
+        output.fail([Problem("internal", message)], _traceback(output))
+        return 1
+
+
+def _traceback(output: Output) -> str:
+    return traceback.format_exc() if output.debug else ""

@@ -1,0 +1,148 @@
+"""The options that several commands share, and the values they take."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from ninfer_convert.errors import OutputError, Problem
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+MOST_JOBS = 1024
+
+_UNITS = {"": 1, "b": 1} | {
+    f"{letter}{infix}b": base**power
+    for base, infix in ((1000, ""), (1024, "i"))
+    for power, letter in enumerate("kmgt", start=1)
+}
+
+
+def size(text: str) -> int:
+    """A number of bytes: 32GB is decimal, 4GiB binary, a plain number bytes."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([a-z]*)", text.lower(), re.ASCII)
+    if match is None or match[2] not in _UNITS:
+        raise click.BadParameter(f"{text!r} is no size; write 32GB (decimal), 4GiB (binary) or a number of bytes")
+    bytes = Fraction(match[1]) * _UNITS[match[2]]
+    if bytes < 1 or bytes.denominator != 1:
+        raise click.BadParameter(f"{text!r} is not a positive whole number of bytes")
+    return int(bytes)
+
+
+def text(value: str) -> str:
+    """A text that says something."""
+    if not value:
+        raise click.BadParameter("must not be empty")
+    return value
+
+
+def _require_recipe(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str:
+    if value is None:
+        message = "Name a file or a built-in recipe; 'ninfer-convert recipes' lists them."
+        raise click.MissingParameter(message, ctx, parameter)
+    return value
+
+
+def usable_cores() -> int:
+    """Processor cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+json_option = click.option("--json", is_flag=True, expose_value=False, help="Print JSON; errors and warnings too.")
+debug_option = click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
+quiet_option = click.option("--quiet", is_flag=True, expose_value=False, help="Print warnings and errors alone.")
+"""`Output.of` reads these three from the command line itself."""
+
+jobs_option = click.option(
+    "--jobs",
+    type=click.IntRange(1, MOST_JOBS),
+    metavar="N",
+    default=usable_cores,
+    show_default="the usable cores",
+    help="Threads; the result is the same for any number.",
+)
+
+
+def planning_options(command: Command) -> Command:
+    """INPUT and all options that decide an artifact: its content, its place, its files, how it is made.
+
+    The command takes `input`, `recipe`, `shaping`, `out` and `running`.
+    """
+
+    @wraps(command)
+    def gathered(
+        overrides: tuple[str, ...],
+        requantize: bool,
+        name: str | None,
+        allow_code: bool,
+        jobs: int,
+        memory: int | None,
+        no_digest: bool,
+        max_file_bytes: int | None,
+        **rest: Any,
+    ) -> Any:
+        from ninfer_convert.pipeline.planned import Shaping
+        from ninfer_convert.pipeline.run import Running
+
+        shaping = Shaping(overrides=overrides, requantize=requantize, name=name, allow_code=allow_code)
+        running = Running(jobs=jobs, memory=memory, digest=not no_digest, max_file_bytes=max_file_bytes)
+        return command(shaping=shaping, running=running, **rest)
+
+    for decorate in reversed(_PLANNING):
+        gathered = decorate(gathered)
+    return gathered  # type: ignore[return-value]
+
+
+_PLANNING = (
+    click.argument("input", metavar="INPUT"),
+    click.option(
+        "-r",
+        "--recipe",
+        metavar="RECIPE",
+        callback=_require_recipe,
+        help="A recipe file, or the name of a built-in one ('ninfer-convert recipes' lists them).  [required]",
+    ),
+    click.option(
+        "-o",
+        "--output",
+        "out",
+        type=text,
+        metavar="OUT",
+        help="The artifact, or an existing folder for it.  [default: INPUT's name with .ninfer, in this folder]",
+    ),
+    click.option(
+        "--set",
+        "overrides",
+        multiple=True,
+        metavar="SELECT:KEY=VALUE",
+        help="Add an assign after the recipe's own; may be repeated.",
+    ),
+    click.option("--name", type=text, help="The model's public name, instead of the recipe's."),
+    click.option("--requantize", is_flag=True, help="Quantize values decoded from a quantized source again."),
+    click.option("--allow-code", is_flag=True, help="Let the recipe name Python code, and run it."),
+    click.option(
+        "--max-file-bytes", type=size, help="Cap each file and write parts: 32GB (decimal), 4GiB (binary), bytes."
+    ),
+    click.option("--no-digest", is_flag=True, help="Record no SHA-256 of the objects."),
+    jobs_option,
+    click.option("--memory", type=size, help="Cap what the threads' working memory takes together."),
+)
+
+
+def destination(out: str | None, default_name: str) -> Path:
+    """Where the artifact goes: `out`; under its default name in the folder `out`; without `out` in this folder."""
+    if out is None:
+        return Path(f"{default_name}.ninfer")
+    if os.path.isdir(out):
+        return Path(out, f"{default_name}.ninfer")
+    if out.endswith(os.sep):  # which a Path forgets
+        raise OutputError(Problem("no-folder", "there is no such folder; make it first", path=out))
+    return Path(out)

@@ -1,0 +1,164 @@
+"""`ninfer-convert plan`: everything that convert would decide, shown; nothing written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ninfer_convert.cli import render
+from ninfer_convert.cli.options import debug_option, destination, json_option, planning_options
+
+if TYPE_CHECKING:
+    from ninfer_convert.cli.output import Output
+    from ninfer_convert.container import FilePlan
+    from ninfer_convert.pipeline.planned import Plan, Shaping
+    from ninfer_convert.pipeline.run import Running
+    from ninfer_convert.pipeline.summary import StoredPiece, Summary
+    from ninfer_convert.recipe import Rule
+
+
+@click.command()
+@planning_options
+@json_option
+@debug_option
+@click.pass_obj
+def command(output: Output, input: str, recipe: str, shaping: Shaping, out: str | None, running: Running) -> None:
+    """Show what convert would do with INPUT, from its headers: each parameter's format, method, shape, bytes and the
+    rule that decided, totals, file sizes to the byte, memory.
+
+    \b
+    ninfer-convert plan model.safetensors -r q4
+    ninfer-convert plan model/ -r q4 --set '*.down_proj.weight:format=q6_g64_fp16'
+    """
+    from ninfer_convert.pipeline.plan import make_plan
+
+    plan = make_plan(input, recipe, shaping)
+    show(output, plan, destination(out, plan.checkpoint.default_name), running)
+
+
+def show(output: Output, plan: Plan, path: Path, running: Running) -> None:
+    """Print a plan for an artifact at `path`."""
+    from ninfer_convert.pipeline.run import expected_memory, file_plan
+    from ninfer_convert.pipeline.summary import summarise
+
+    files = file_plan(plan, path, running)
+    summary = summarise(plan, files.file_bytes)
+    memory = expected_memory(plan, running)
+    output.warn(plan.warnings)
+    if output.json:
+        output.document(_document(plan, summary, named_files(path, files), memory))
+    else:
+        output.text(_lines(output, plan, summary, named_files(path, files), running, memory))
+
+
+def named_files(path: Path, files: FilePlan) -> list[tuple[str, int]]:
+    """(path, size) of every file, the entry first."""
+    names = [file.path or path.name for file in files.files]
+    return [(str(path.with_name(name)), size) for name, size in zip(names, files.file_bytes, strict=True)]
+
+
+def _lines(
+    output: Output, plan: Plan, summary: Summary, files: list[tuple[str, int]], running: Running, memory: int
+) -> Iterator[str]:
+    header = ("parameter", "stored", "format", "method", "shape", "bytes", "decided by")
+    yield from render.table(header, map(_row, summary.pieces), right=["bytes"], heading=output.heading)
+    yield ""
+    yield from render.shares_table(summary.formats, ("format", "objects", "weights"), output.heading)
+    yield ""
+    yield from render.facts(_totals(plan, summary, running, memory))
+    yield ""
+    rows = [(path, f"{size:,}") for path, size in files]
+    yield from render.table(("file", "bytes"), rows, right=["bytes"], heading=output.heading)
+
+
+def _row(piece: StoredPiece) -> tuple[str, ...]:
+    return (
+        piece.parameter + (f" [{piece.selection}]" if piece.selection else ""),
+        piece.stored,
+        piece.format,
+        f"{piece.method} (lossy)" if piece.lossy else piece.method,
+        render.shape(piece.shape),
+        f"{piece.bytes:,}",
+        _place(piece.rule),
+    )
+
+
+def _place(rule: Rule | None) -> str:
+    """Where the rule stands, the file by its name; "-": kept as the architecture or the stored type says."""
+    if rule is None:
+        return "-"
+    return rule.path if rule.line is None else f"{os.path.basename(rule.path)}:{rule.line}"
+
+
+def _totals(plan: Plan, summary: Summary, running: Running, memory: int) -> Iterator[tuple[str, str]]:
+    resolution = plan.resolution
+    yield "recipe", f"{plan.recipe.name}, architecture {plan.model.architecture}"
+    yield "weights", f"{summary.elements:,} in {render.plural(len(plan.directory.bindings), 'parameter')}"
+    yield "size", f"{render.size(plan.source_bytes)} -> {render.size(summary.artifact_bytes)}"
+    yield "bits per weight", f"{summary.stored_bits:.3f} stored, {summary.nominal_bits:.3f} nominal"
+    yield "untouched", f"{100 * resolution.untouched:.1f} % of the weights, which no assign speaks of"
+    lossy = sum(piece.lossy for piece in summary.pieces)
+    if lossy:
+        yield "lossy", f"{render.plural(lossy, 'cast')} to a direct format that may round, marked above"
+    for stored, count in resolution.defaults_applied.items():
+        yield "default", f"{stored} as {plan.recipe.defaults[stored]}: {render.plural(count, 'parameter')}"
+    if resolution.locked:
+        yield "locked", f"{render.plural(len(resolution.locked), 'parameter')} that a wildcard passed by"
+    if summary.resource_bytes:
+        yield "resources", f"{len(plan.model.resources)}, {render.exact_size(summary.resource_bytes)}"
+    for skip in resolution.skipped:
+        yield "skipped", f"{skip.name}: {skip.reason} ({_place(skip.rule)})"
+    yield "memory", f"at most about {render.size(memory)} with {render.plural(running.jobs, 'thread')}"
+
+
+def _document(plan: Plan, summary: Summary, files: list[tuple[str, int]], memory: int) -> dict[str, Any]:
+    resolution = plan.resolution
+    return {
+        "input": plan.checkpoint.shown,
+        "recipe": plan.recipe.name,
+        "architecture": plan.model.architecture,
+        "parameters": [
+            {
+                "name": piece.parameter,
+                "selection": piece.selection,
+                "stored": piece.stored,
+                "object": piece.object,
+                "format": piece.format,
+                "layout": piece.layout,
+                "method": piece.method,
+                "shape": piece.shape,
+                "bytes": piece.bytes,
+                "lossy": piece.lossy,
+                "rule": _rule(piece.rule),
+            }
+            for piece in summary.pieces
+        ],
+        "formats": render.shares_json(summary.formats, "objects"),
+        "resources": [
+            {"component": resource.component, "role": resource.role, "bytes": len(resource.content)}
+            for resource in plan.model.resources
+        ],
+        "skipped": [
+            {"name": skip.name, "reason": skip.reason, "rule": _rule(skip.rule)} for skip in resolution.skipped
+        ],
+        "defaults": dict(resolution.defaults_applied),
+        "locked": list(resolution.locked),
+        "untouched": resolution.untouched,
+        "elements": summary.elements,
+        "bits_per_weight": {"stored": summary.stored_bits, "nominal": summary.nominal_bits},
+        "source_bytes": plan.source_bytes,
+        "payload_bytes": plan.payload_bytes,
+        "artifact_bytes": summary.artifact_bytes,
+        "files": [{"path": path, "bytes": size} for path, size in files],
+        "memory_bytes": memory,
+    }
+
+
+def _rule(rule: Rule | None) -> dict[str, Any] | None:
+    if rule is None:
+        return None
+    return {"file": rule.path, "line": rule.line, "column": rule.column, "select": rule.select}

@@ -1,0 +1,135 @@
+"""What a plan amounts to: sizes, bits per weight, a line for each stored piece; nothing is read or written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ninfer_convert.container import ResourceObject, TensorObject
+from ninfer_convert.formats import get_format
+
+if TYPE_CHECKING:
+    from ninfer_convert.container import Object
+    from ninfer_convert.pipeline.planned import Member, Plan, PlannedTensor
+    from ninfer_convert.recipe.resolution import Rule
+    from ninfer_convert.values import Shape
+
+_DIRECT = {"bf16": (8, 8), "fp32": (24, 8)}
+_PRECISION = {"BF16": (8, 8), "F16": (11, 5), "F32": (24, 8), "F64": (53, 11), "BOOL": (1, 0)} | {
+    f"{sign}{bits}": (bits - (sign == "I"), 0) for sign in "IU" for bits in (8, 16, 32, 64)
+}
+"""Bits that a significand of the type may need, and bits of its exponent."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """What the objects or tensors of one kind take together; `name` is a format's or a stored type's."""
+
+    name: str
+    count: int
+    elements: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class StoredPiece:
+    """A parameter, or rows of one, as it will be stored.
+
+    `selection` is what is taken of the source ("rows 0:128"), None for all of it; `shape` is the object's, rows x
+    columns for two-dimensional formats. `rule` is the assign that decided, None where none did. `lossy` says that a
+    cast to a direct format may round.
+    """
+
+    parameter: str
+    selection: str | None
+    stored: str
+    object: str
+    shape: Shape
+    format: str
+    layout: str
+    method: str
+    bytes: int
+    rule: Rule | None
+    lossy: bool
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a plan comes to."""
+
+    pieces: tuple[StoredPiece, ...]
+    formats: tuple[Share, ...]
+    resource_bytes: int
+    artifact_bytes: int
+
+    @property
+    def elements(self) -> int:
+        """Stored weights."""
+        return sum(share.elements for share in self.formats)
+
+    @property
+    def stored_bits(self) -> float:
+        """Bits per weight of the files, everything in them counted."""
+        return 8 * self.artifact_bytes / max(self.elements, 1)
+
+    @property
+    def nominal_bits(self) -> float:
+        """Bits per weight of codes and scales of full groups alone (formats 6)."""
+        bits = sum(share.elements * get_format(share.name).bits_per_weight for share in self.formats)
+        return bits / max(self.elements, 1)
+
+
+def summarise(plan: Plan, file_bytes: Sequence[int]) -> Summary:
+    """The summary of `plan`, stored in files of these sizes."""
+    records = [planned.record for planned in plan.objects]
+    return Summary(
+        pieces=tuple(_piece(planned, member) for planned in plan.tensors for member in planned.members),
+        formats=format_shares(records),
+        resource_bytes=sum(record.bytes for record in records if isinstance(record, ResourceObject)),
+        artifact_bytes=sum(file_bytes),
+    )
+
+
+def format_shares(objects: Iterable[Object]) -> tuple[Share, ...]:
+    """The tensor objects by format, the largest first."""
+    return shares((each.format, each.elements, each.bytes) for each in objects if isinstance(each, TensorObject))
+
+
+def shares(items: Iterable[tuple[str, int, int]]) -> tuple[Share, ...]:
+    """(name, elements, bytes) of each, added up by name; the most bytes first."""
+    totals: dict[str, list[int]] = {}
+    for name, elements, bytes in items:
+        total = totals.setdefault(name, [0, 0, 0])
+        total[0] += 1
+        total[1] += elements
+        total[2] += bytes
+    found = (Share(name, *total) for name, total in totals.items())
+    return tuple(sorted(found, key=lambda share: (-share.bytes, share.name)))
+
+
+def _piece(planned: PlannedTensor, member: Member) -> StoredPiece:
+    """A member's share of a parent's bytes is by its rows."""
+    record, source = planned.record, member.job.source
+    rows, _ = planned.layout.matrix(planned.tensor.shape)
+    first, end = member.first_row, member.first_row + member.job.rows
+    return StoredPiece(
+        parameter=member.parameter,
+        selection=source.origins[0].selection,
+        stored=source.stored,
+        object=record.id,
+        shape=record.shape,
+        format=record.format,
+        layout=record.layout,
+        method=member.method.name,
+        bytes=record.bytes * end // rows - record.bytes * first // rows,
+        rule=member.rule,
+        lossy=_may_round(source.stored, record.format),
+    )
+
+
+def _may_round(stored: str, format: str) -> bool:
+    """Whether the cast to a direct format can change a value; values of codes are binary32."""
+    if format not in _DIRECT:
+        return False
+    return any(has < needs for has, needs in zip(_DIRECT[format], _PRECISION.get(stored, (24, 8)), strict=True))
