@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -11,9 +11,12 @@ if TYPE_CHECKING:
     from ninfer_convert.values import Words
 
 
+Part = Literal["code", "scale", "divisor"]
+
+
 @dataclass(frozen=True)
 class WordFault:
-    """One stored word that the format forbids.
+    """One stored word that the format forbids: a code, a scale or a divisor.
 
     `row` counts from the first row that was checked; `column` is an element's column for a code, a group's
     index for a scale, None for a row's scale or a divisor.
@@ -22,6 +25,7 @@ class WordFault:
     row: int
     column: int | None
     message: str
+    part: Part
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ninfer_convert.errors import Problem, WordsError
-from ninfer_convert.formats.base import WordFault, WordFaults
+from ninfer_convert.formats.base import Part, WordFault, WordFaults
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,10 +31,13 @@ def word_faults(
     """Run one of `kernels.validity`, and put the faults that it notes into words by their kind."""
     import numpy as np
 
+    from ninfer_convert.kernels import validity
+
+    parts: Mapping[int, Part] = {validity.CODE: "code", validity.DIVISOR: "divisor"}
     found = np.empty((limit, 4), np.int64)
     total = scan(found)
     first = (
-        WordFault(row, None if column < 0 else column, messages[kind](word))
+        WordFault(row, None if column < 0 else column, messages[kind](word), parts.get(kind, "scale"))
         for kind, row, column, word in found[:total].tolist()
     )
     return WordFaults(total, tuple(first))

@@ -26,7 +26,7 @@ def open_checkpoint(path: str | os.PathLike[str], source: str = "model") -> Chec
     if kind == "gguf":
         from ninfer_convert.sources.gguf import open_gguf
 
-        return open_gguf(place, shown)
+        return open_gguf(place, shown, source)
     if kind == "index":
         return open_index(place, shown, source)
     return open_file(place, shown, source)

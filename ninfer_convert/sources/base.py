@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ninfer_convert.values import Source
-
 
 @dataclass(frozen=True, eq=False)
 class SourceFile:
@@ -36,7 +34,7 @@ class SourceFile:
     """The path as the user typed it (for a file found in a folder: the folder as typed, then its name)."""
     size: int
     header_sha256: str
-    """Hexadecimal SHA-256 of the bytes before the payload."""
+    """Hexadecimal SHA-256 of the header, from the file's first byte; padding behind it is no part of it."""
     payload: int = 0
     """Absolute offset that the header's own tensor offsets count from."""
     source: str = "model"
@@ -91,7 +89,7 @@ class StoredTensor:
             raise SourceError(
                 Problem(
                     "opaque-type",
-                    f"{label(self.name)}: {self.stored} words cannot be read as values",
+                    f"{label(self.name)}: words of {kind.described} cannot be read as values",
                     path=self.file.shown,
                     tensor=self.name,
                 )
@@ -121,7 +119,7 @@ class Checkpoint:
     source: str
     """Name of the input: "model" for the main one."""
     files: tuple[SourceFile, ...]
-    tensors: Mapping[str, Source]
+    tensors: Mapping[str, StoredTensor]
     """By name, in file order: the files in order, in each by offset."""
     folder: Path
     """Where `config.json` and the resources lie: the folder itself, or the one that holds the file; not resolved."""
@@ -129,6 +127,8 @@ class Checkpoint:
     """The output's name without `.ninfer` (cli.md)."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """safetensors: `__metadata__` of all files, the first file's value where they differ. GGUF: the key values."""
+    raw_metadata: bytes = b""
+    """GGUF: what an artifact keeps as `gguf_metadata`: the first file from its counts to its last tensor info."""
     notes: tuple[str, ...] = ()
     """Warnings of one line each: stray files that were ignored, tensors passed by."""
 
