@@ -94,7 +94,8 @@ def nearest(word: str, known: Iterable[str], count: int = 3) -> list[str]:
     candidates = list(known)
     inside = [name for name in candidates if word and word in name]
     close = get_close_matches(word, candidates, n=count, cutoff=0.6)
-    return list(dict.fromkeys([*close, *sorted(inside, key=len)]))[:count]
+    inside.sort(key=lambda name: (not name.startswith(word), len(name)))
+    return list(dict.fromkeys([*close, *inside]))[:count]
 
 
 def unknown(kind: str, word: str, known: Iterable[str]) -> str:

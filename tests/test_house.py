@@ -11,10 +11,11 @@ import pytest
 import ninfer_convert
 
 PACKAGE = Path(ninfer_convert.__file__).parent
-FOUNDATION = {"errors", "strict_json"}
+FOUNDATION = {"errors", "natural", "strict_json"}
 
 MAY_IMPORT = {
     "errors": set(),
+    "natural": set(),
     "strict_json": {"errors"},
     "kernels": {"kernels"},
     "values": FOUNDATION,
@@ -45,7 +46,18 @@ THIRD_PARTY = {
 }
 
 KERNELS_INSIDE_FUNCTIONS = {"formats", "layouts"}
-LIGHT = {"errors", "strict_json", "values", "formats", "layouts", "methods", "architectures", "recipe", "container"}
+LIGHT = {
+    "errors",
+    "natural",
+    "strict_json",
+    "values",
+    "formats",
+    "layouts",
+    "methods",
+    "architectures",
+    "recipe",
+    "container",
+}
 
 
 def modules() -> list[Path]:

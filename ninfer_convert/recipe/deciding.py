@@ -1,0 +1,125 @@
+"""Which assign decides which field of which region (recipes.md, Deciding).
+
+Assigns are walked from the last to the first: a field belongs to the first that speaks of it there, and one that gives
+the format closes the fields that a format takes back from those before it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from ninfer_convert.recipe.model import Assign
+from ninfer_convert.recipe.schema import CLEARED_BY_FORMAT, DECISIONS
+
+if TYPE_CHECKING:
+    from ninfer_convert.recipe.selection import Indices
+
+Verdict = dict[str, Assign]
+"""The assign that decides each field that any decides."""
+
+
+@dataclass(frozen=True)
+class Region:
+    """Rows of a parameter's first axis, None for all of it, and who decides there."""
+
+    rows: tuple[int, int] | None
+    verdict: Verdict
+
+
+def decide(
+    assigns: Sequence[tuple[Assign, Indices]], axes: Sequence[int | None]
+) -> tuple[list[list[Region]], list[Assign]]:
+    """The regions of each parameter, and the assigns that later ones of the same file override wholly.
+
+    `assigns` come in order with the parameters they apply to, `axes` are the parameters' first axes (None of a
+    scalar). A parameter is cut at the ends of all `rows` that apply to it.
+    """
+    regions = _Regions(assigns, axes)
+    open_anywhere = _Open(regions.count)
+    open_in_file = _Open(regions.count)
+    overridden = []
+    path = None
+    for assign, parameters in reversed(assigns):
+        if assign.place.path != path:
+            path = assign.place.path
+            open_in_file = _Open(regions.count)
+        numbers = regions.of(parameters, assign.rows)
+        if not open_in_file.take(assign, numbers) and numbers:
+            overridden.append(assign)
+        for field, taken in open_anywhere.take(assign, numbers).items():
+            for number in taken:
+                regions.verdicts[number][field] = assign
+    return regions.by_parameter(), overridden[::-1]
+
+
+class _Open:
+    """The regions in which a field is not decided yet, field by field."""
+
+    def __init__(self, count: int) -> None:
+        self._fields = {field: set(range(count)) for field in DECISIONS}
+
+    def take(self, assign: Assign, numbers: Indices) -> Mapping[str, set[int]]:
+        """The regions that this assign decides, by field; empty if it has come too late everywhere."""
+        taken = {field: self._close(field, numbers) for field in assign.says}
+        if "format" in assign.says:
+            for field in CLEARED_BY_FORMAT:
+                self._close(field, numbers)
+        return {field: regions for field, regions in taken.items() if regions}
+
+    def _close(self, field: str, numbers: Indices) -> set[int]:
+        closed = self._fields[field] & numbers
+        self._fields[field] -= closed
+        return closed
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """A cut parameter: the ends of its regions in rows, and the number of the first."""
+
+    first: int
+    ends: list[int]
+
+    def numbers(self, rows: tuple[int, int] | None) -> range:
+        """The regions within `rows`, which end where regions do."""
+        begin, end = rows or (self.ends[0], self.ends[-1])
+        return range(self.first + bisect_left(self.ends, begin), self.first + bisect_left(self.ends, end))
+
+
+class _Regions:
+    """Numbers for the regions: an uncut parameter's own index, further numbers for those of the cut ones."""
+
+    def __init__(self, assigns: Sequence[tuple[Assign, Indices]], axes: Sequence[int | None]) -> None:
+        points: dict[int, set[int]] = {}
+        for assign, parameters in assigns:
+            if assign.rows is not None:
+                for parameter in parameters:
+                    points.setdefault(parameter, {0, axes[parameter] or 0}).update(assign.rows)
+        self.count = self._parameters = len(axes)
+        self._cuts: dict[int, _Cut] = {}
+        for parameter, ends in points.items():
+            self._cuts[parameter] = _Cut(self.count, sorted(ends))
+            self.count += len(ends) - 1
+        self._cut = frozenset(self._cuts)
+        self.verdicts: list[Verdict] = [{} for _ in range(self.count)]
+
+    def of(self, parameters: Indices, rows: tuple[int, int] | None) -> Indices:
+        """The numbers of the regions of these parameters, or of those within `rows` of them."""
+        cut = parameters & self._cut
+        if not cut:
+            return parameters
+        return (parameters - cut).union(*(self._cuts[parameter].numbers(rows) for parameter in cut))
+
+    def by_parameter(self) -> list[list[Region]]:
+        return [list(self._regions(parameter)) for parameter in range(self._parameters)]
+
+    def _regions(self, parameter: int) -> Iterator[Region]:
+        cut = self._cuts.get(parameter)
+        if cut is None:
+            yield Region(None, self.verdicts[parameter])
+            return
+        for number, rows in enumerate(pairwise(cut.ends), start=cut.first):
+            yield Region(rows, self.verdicts[number])

@@ -1,0 +1,96 @@
+"""One recipe text into typed tables: a file, or an override of the command line (recipes.md, Errors; extends)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tomli
+
+from ninfer_convert.errors import Problem
+from ninfer_convert.recipe.positions import Lines, Spot, locate
+from ninfer_convert.recipe.reading import Node, Text, table
+from ninfer_convert.recipe.schema import OVERRIDE, RECIPE, read_assign
+
+if TYPE_CHECKING:
+    from ninfer_convert.recipe.model import Assign, Place
+
+BYTE_ORDER_MARK = "\ufeff"
+
+
+@dataclass(frozen=True)
+class Document:
+    """A file that was read: typed values by top-level key, where each value stands, what is wrong.
+
+    `places` also has the members of tables with keys of the user's own (`defaults.F16`). With problems, `values` may
+    lack what they concern.
+    """
+
+    path: Path
+    sha256: str = ""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    places: Mapping[str, Place] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+
+
+def read_document(path: Path) -> Document:
+    """Read and check one file; `path` is what messages call it. Never raises for what the file holds."""
+    shown = str(path)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        return Document(path, problems=(Problem("unreadable", f"cannot be read: {error.strerror}", path=shown),))
+    parsed = _parse(data, shown)
+    if isinstance(parsed, Problem):
+        return Document(path, problems=(parsed,))
+    text, values, spot = parsed
+    root = Node(values, spot, "", text)
+    typed = table(root, RECIPE, "a recipe") or {}
+    return Document(path, hashlib.sha256(data).hexdigest(), typed, dict(_places(root)), tuple(text.problems))
+
+
+def read_override(argument: str) -> tuple[Assign | None, tuple[Problem, ...]]:
+    """`SELECT:key=value` as an assign; the value is TOML, or else a bare string."""
+    text = Text(f"--set {argument}")
+    head, equals, value = argument.partition("=")
+    select, colon, key = head.rpartition(":")
+    if not equals or not colon:
+        return None, (Problem("bad-override", "expected SELECT:key=value", path=text.path),)
+    given = {"select": select, key.strip(): _toml_or_bare(value)}
+    assign: Assign | None = read_assign(Node(given, None, "--set", text), OVERRIDE, "--set")
+    return assign, tuple(text.problems)
+
+
+def _places(root: Node) -> Iterator[tuple[str, Place]]:
+    for key, node in root.members():
+        yield key, node.place
+        if isinstance(node.value, dict):
+            yield from ((f"{key}.{name}", member.place) for name, member in node.members())
+
+
+def _parse(data: bytes, shown: str) -> tuple[Text, dict[str, Any], Spot] | Problem:
+    try:
+        content = data.decode("utf-8").removeprefix(BYTE_ORDER_MARK)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        column = len(data[data.rfind(b"\n", 0, error.start) + 1 : error.start].decode("utf-8")) + 1
+        message = f"byte 0x{data[error.start]:02x} is not UTF-8; a recipe is UTF-8 text"
+        return Problem("not-utf8", message, path=shown, line=line, column=column)
+    try:
+        values = tomli.loads(content)
+        return Text(shown, Lines(content)), values, locate(content)
+    except tomli.TOMLDecodeError as error:
+        return Problem("toml-syntax", f"not TOML: {error.msg}", path=shown, line=error.lineno, column=error.colno)
+    except (RecursionError, ValueError) as error:
+        return Problem("toml-syntax", f"not TOML that can be read: {error}", path=shown)
+
+
+def _toml_or_bare(value: str) -> Any:
+    try:
+        parsed = tomli.loads(f"value = {value}")
+    except (ValueError, RecursionError):
+        return value
+    return parsed["value"] if len(parsed) == 1 else value

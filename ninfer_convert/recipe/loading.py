@@ -1,0 +1,133 @@
+"""From what a user types to a `Recipe`: finding, extending, overriding (recipes.md, Finding a recipe; extends)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from ninfer_convert.errors import Problem, RecipeError, nearest, printable
+from ninfer_convert.natural import natural_key
+from ninfer_convert.recipe.document import Document, read_document, read_override
+from ninfer_convert.recipe.model import Recipe, RecipeFile
+from ninfer_convert.recipe.schema import AUTO
+
+SUFFIX = ".toml"
+
+
+@dataclass(frozen=True)
+class Builtin:
+    """A recipe that is installed with the package."""
+
+    name: str
+    description: str
+    path: Path
+
+
+def load_recipe(spec: str, overrides: Sequence[str] = ()) -> Recipe:
+    """The recipe that `--recipe SPEC` names, with all it extends and the `--set` arguments.
+
+    Raises RecipeError with every problem of syntax, keys, types, names and `extends` in all of its files.
+    """
+    documents = list(reversed(list(_chain(find_recipe(spec)))))
+    sets = [read_override(argument) for argument in overrides]
+    problems = [problem for document in documents for problem in sorted(document.problems, key=_line_and_column)]
+    problems += chain.from_iterable(found for _, found in sets)
+    if problems:
+        raise RecipeError(problems)
+
+    def last(key: str, default: str) -> str:
+        return next((document.values[key] for document in reversed(documents) if key in document.values), default)
+
+    def merged(key: str) -> dict[str, Any]:
+        return {name: value for document in documents for name, value in document.values.get(key, {}).items()}
+
+    def joined(key: str) -> tuple[Any, ...]:
+        return tuple(chain.from_iterable(document.values.get(key, ()) for document in documents))
+
+    return Recipe(
+        name=last("name", documents[-1].path.stem),
+        files=tuple(RecipeFile(document.path, document.sha256) for document in documents),
+        places={key: place for document in documents for key, place in document.places.items()},
+        description=last("description", ""),
+        architecture=last("architecture", AUTO),
+        metadata=merged("metadata"),
+        sources=merged("sources"),
+        defaults=merged("defaults"),
+        assigns=joined("assign") + tuple(assign for assign, _ in sets if assign is not None),
+        skips=joined("skip"),
+        renames=joined("rename"),
+        overrides=tuple(overrides),
+    )
+
+
+def find_recipe(spec: str) -> Path:
+    """An existing file, else the built-in of that name, with or without `.toml`; else RecipeError."""
+    found = _find(Path(spec))
+    if found is None:
+        raise RecipeError(Problem("unknown-recipe", _unknown(spec)))
+    return found
+
+
+def builtin_recipes() -> tuple[Builtin, ...]:
+    """Every built-in recipe, in natural order of names."""
+    paths = sorted(_folder().glob(f"*{SUFFIX}"), key=lambda path: natural_key(path.stem))
+    documents = [read_document(path) for path in paths]
+    return tuple(
+        Builtin(document.path.stem, document.values.get("description", ""), document.path) for document in documents
+    )
+
+
+def _chain(path: Path) -> Iterator[Document]:
+    """The document at `path`, what it extends, what that extends, and so on."""
+    seen: list[Path] = []
+    while True:
+        document = read_document(path)
+        base = document.values.get("extends")
+        following = None
+        if base is not None:
+            seen.append(path)
+            following = _find(path.parent / base, base)
+            fault = None
+            if following is None:
+                fault = ("unknown-recipe", f"extends: {_unknown(base)}")
+            elif any(os.path.samefile(following, one) for one in seen):
+                circle = " -> ".join(str(one) for one in (*seen, following))
+                fault = ("extends-cycle", f"extends goes in a circle: {circle}")
+            if fault is not None:
+                problem = document.places["extends"].problem(*fault)
+                yield replace(document, problems=(*document.problems, problem))
+                return
+        yield document
+        if following is None:
+            return
+        path = following
+
+
+def _line_and_column(problem: Problem) -> tuple[int, int]:
+    return problem.line or 0, problem.column or 0
+
+
+def _find(path: Path, name: str | None = None) -> Path | None:
+    if os.path.exists(path) and not os.path.isdir(path):
+        return path
+    builtin = _folder() / f"{(name or str(path)).removesuffix(SUFFIX)}{SUFFIX}"
+    return builtin if builtin.parent == _folder() and builtin.is_file() else None
+
+
+def _folder() -> Path:
+    """Where the built-in recipes are: in the installed package, or beside it in a working copy."""
+    package = Path(__file__).parent.parent
+    installed = package / "recipes"
+    return installed if installed.is_dir() else package.parent / "recipes"
+
+
+def _unknown(spec: str) -> str:
+    names = [path.stem for path in _folder().glob(f"*{SUFFIX}")]
+    names.sort(key=natural_key)
+    close = nearest(Path(spec).name.removesuffix(SUFFIX), names)
+    hint = f"; did you mean {' or '.join(close)}?" if close else ";"
+    return f"no file {printable(spec)!r} and no built-in recipe of that name{hint} built-in are {', '.join(names)}"

@@ -1,0 +1,115 @@
+"""A recipe as frozen values: what its tables say and where they say it (recipes.md, Tables)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ninfer_convert.errors import Problem
+from ninfer_convert.recipe.renames import rename
+
+if TYPE_CHECKING:
+    from ninfer_convert.recipe.globs import Glob
+
+
+@dataclass(frozen=True)
+class Place:
+    """A spot in a recipe: the file as typed (`--set TEXT` for an override), line and column from 1."""
+
+    path: str
+    line: int | None = None
+    column: int | None = None
+
+    def problem(self, code: str, message: str, parameter: str | None = None) -> Problem:
+        return Problem(code, message, path=self.path, tensor=parameter, line=self.line, column=self.column)
+
+
+@dataclass(frozen=True)
+class Selector:
+    """One glob of a `select`, and where it stands."""
+
+    glob: Glob
+    place: Place
+
+
+@dataclass(frozen=True)
+class Where:
+    """The filter of an assign; None admits all. `dtype` holds names of stored types, classes resolved."""
+
+    rank: frozenset[int] | None = None
+    dtype: frozenset[str] | None = None
+    min_rows: int | None = None
+    max_rows: int | None = None
+    min_columns: int | None = None
+    max_columns: int | None = None
+    min_elements: int | None = None
+    multiple_of: int | None = None
+
+
+@dataclass(frozen=True)
+class Assign:
+    """`[[assign]]`: `says` holds the fields it decides, by key; `places` where each key stands."""
+
+    place: Place
+    places: Mapping[str, Place]
+    select: tuple[Selector, ...]
+    says: Mapping[str, Any]
+    where: Where | None = None
+    optional: bool = False
+    rows: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Skip:
+    """`[[skip]]`: parameters to leave out."""
+
+    place: Place
+    select: tuple[Selector, ...]
+    reason: str
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Rename:
+    """`[[rename]]`: `match` must match a whole name, which becomes `to`."""
+
+    place: Place
+    match: re.Pattern[str]
+    to: str
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class RecipeFile:
+    """A file a recipe was read from: its path as typed, its digest in hexadecimal."""
+
+    path: Path
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A recipe with everything it extends and all overrides, in the order in which they apply.
+
+    `files` begin with the outermost base. `places` says where a top-level key stands.
+    """
+
+    name: str
+    files: tuple[RecipeFile, ...]
+    places: Mapping[str, Place]
+    description: str
+    architecture: str
+    metadata: Mapping[str, Any]
+    sources: Mapping[str, str]
+    defaults: Mapping[str, str]
+    assigns: tuple[Assign, ...]
+    skips: tuple[Skip, ...]
+    renames: tuple[Rename, ...]
+    overrides: tuple[str, ...]
+
+    def rename(self, names: Sequence[str]) -> dict[str, str]:
+        """The logical name of each source name by `[[rename]]`; raises RecipeError."""
+        return rename(self.renames, names)

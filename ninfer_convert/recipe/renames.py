@@ -1,0 +1,54 @@
+"""Logical names from source names (recipes.md, Tables: `[[rename]]`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ninfer_convert.errors import Problem, RecipeError, printable
+
+if TYPE_CHECKING:
+    from ninfer_convert.recipe.model import Rename
+
+
+def rename(tables: Sequence[Rename], names: Sequence[str]) -> dict[str, str]:
+    """What each of the distinct names becomes: the first table that matches renames it, once; others keep theirs.
+
+    Raises RecipeError for a table that renames nothing, an empty result, and two names with one result.
+    """
+    renamed = {name: name for name in names}
+    used: dict[str, Rename] = {}
+    for name in names:
+        for table in tables:
+            if match := table.match.fullmatch(name):
+                renamed[name] = match.expand(table.to)
+                used[name] = table
+                break
+    problems = [*_idle(tables, used), *_collisions(renamed, used)]
+    if problems:
+        raise RecipeError(problems)
+    return renamed
+
+
+def _idle(tables: Sequence[Rename], used: Mapping[str, Rename]) -> Iterator[Problem]:
+    working = {id(table) for table in used.values()}
+    for table in tables:
+        if id(table) not in working and not table.optional:
+            message = (
+                f"match = {table.match.pattern!r} renames nothing: no name matches it whole, or earlier tables take "
+                "those that do; optional = true allows that"
+            )
+            yield table.place.problem("nothing-matches", message)
+
+
+def _collisions(renamed: Mapping[str, str], used: Mapping[str, Rename]) -> Iterator[Problem]:
+    first: dict[str, str] = {}
+    for name, result in renamed.items():
+        if not result:
+            yield used[name].place.problem("empty-name", f"{printable(name)} is renamed to nothing")
+            continue
+        other = first.setdefault(result, name)
+        if other != name:
+            table = used.get(name) or used[other]
+            message = f"{printable(other)} and {printable(name)} would both be called {printable(result)}"
+            yield table.place.problem("same-name", message)

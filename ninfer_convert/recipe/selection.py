@@ -1,0 +1,168 @@
+"""Which parameters a table speaks of (recipes.md, Selecting)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, Protocol
+
+from ninfer_convert.errors import nearest, printable
+
+if TYPE_CHECKING:
+    from ninfer_convert.recipe.complaints import Complaints
+    from ninfer_convert.recipe.globs import Glob
+    from ninfer_convert.recipe.model import Selector, Where
+    from ninfer_convert.values import Shape
+
+Indices = frozenset[int]
+"""Parameters by their index."""
+
+
+class Subject(Protocol):
+    """A logical parameter, as much of it as decides.
+
+    `exact` names the formats that its stored words reach without decoding; `direct` is the format that the
+    architecture gives it where no assign speaks, None its stored words; `locked` says why it takes no other.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def shape(self) -> Shape: ...
+
+    @property
+    def stored(self) -> str: ...
+
+    @property
+    def exact(self) -> Sequence[str]: ...
+
+    @property
+    def direct(self) -> str | None: ...
+
+    @property
+    def locked(self) -> str | None: ...
+
+
+SPREAD_AT_MOST = 1000
+HINTS_AT_MOST = 20
+
+
+class Names:
+    """The names of a checkpoint's parameters, which globs select from; every answer is kept."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = names
+        self._all = frozenset(range(len(names)))
+        self._index = {name: index for index, name in enumerate(names)}
+        self._matching: dict[str, Indices] = {}
+        self._holding: dict[str, Indices] = {}
+
+    def matching(self, glob: Glob) -> Indices:
+        found = self._matching.get(glob.text)
+        if found is None:
+            found = self._matching[glob.text] = self._match(glob)
+        return found
+
+    def nearest(self, glob: Glob, count: int = 3) -> list[str]:
+        """Names close to a glob that matches none: an open end is compared with as much of each name."""
+        wanted = "".join(glob.words)
+        cut = len(wanted)
+        close_to: dict[str, str] = {}
+        for name in self.names:
+            if glob.text.startswith("*"):
+                close_to.setdefault(name[-cut:], name)
+            elif glob.text.endswith("*"):
+                close_to.setdefault(name[:cut], name)
+            else:
+                close_to.setdefault(name, name)
+        return [close_to[part] for part in nearest(wanted, close_to, count)]
+
+    def _match(self, glob: Glob) -> Indices:
+        if glob.literal is not None:
+            index = self._index.get(glob.literal)
+            return frozenset() if index is None else frozenset({index})
+        # Looking for a word in all names is many times quicker than matching a glob, and most globs have a rare one,
+        # braces spread out at the latest.
+        found: set[int] = set()
+        for one in glob.spread(SPREAD_AT_MOST):
+            candidates = self._all
+            for word in one.words:
+                candidates &= self._all_holding(word)
+            found.update(index for index in candidates if one.matches(self.names[index]))
+        return frozenset(found)
+
+    def _all_holding(self, word: str) -> Indices:
+        found = self._holding.get(word)
+        if found is None:
+            found = self._holding[word] = frozenset(i for i, name in enumerate(self.names) if word in name)
+        return found
+
+
+class Selection:
+    """Selects among the parameters of a checkpoint; what is wrong with a selection becomes a complaint."""
+
+    def __init__(self, subjects: Sequence[Subject], complaints: Complaints) -> None:
+        self._subjects = subjects
+        self._complaints = complaints
+        self._names = Names([subject.name for subject in subjects])
+        self._admitted: dict[Where, Indices] = {}
+        self._empty = 0
+
+    def select(self, select: Sequence[Selector], optional: bool, where: Where | None = None) -> Indices:
+        """The parameters that any glob matches and `where` admits.
+
+        Every glob must match something, and something must be left, unless the table is optional.
+        """
+        found = [self._names.matching(selector.glob) for selector in select]
+        selected = found[0].union(*found[1:])
+        if not optional:
+            for selector, matches in zip(select, found, strict=True):
+                if not matches:
+                    self._complaints.add(selector.place, "nothing-matches", self._matches_nothing(selector.glob))
+        if where is None or not selected:
+            return selected
+        left = selected & self._admitted_by(where)
+        if not left and not optional:
+            message = (
+                f"where admits none of the {len(selected)} parameters that are selected; optional = true allows that"
+            )
+            self._complaints.add(select[0].place, "nothing-matches", message)
+        return left
+
+    def _admitted_by(self, where: Where) -> Indices:
+        admitted = self._admitted.get(where)
+        if admitted is None:
+            admitted = self._admitted[where] = frozenset(
+                index for index, subject in enumerate(self._subjects) if admits(where, subject)
+            )
+        return admitted
+
+    def _matches_nothing(self, glob: Glob) -> str:
+        message = f"{printable(glob.text)!r} matches no parameter"
+        self._empty += 1
+        # Closeness costs milliseconds a glob, and nobody reads hundreds of hints.
+        close = self._names.nearest(glob) if self._empty <= HINTS_AT_MOST else []
+        hint = f"; did you mean {' or '.join(printable(name) for name in close)}?" if close else "."
+        return f"{message}{hint} optional = true allows an empty selection"
+
+
+def admits(where: Where, subject: Subject) -> bool:
+    """Whether a parameter passes every condition."""
+    shape = subject.shape
+    rows, columns = rows_and_columns(shape)
+    return (
+        (where.rank is None or len(shape) in where.rank)
+        and (where.dtype is None or subject.stored in where.dtype)
+        and (where.min_rows is None or rows >= where.min_rows)
+        and (where.max_rows is None or rows <= where.max_rows)
+        and (where.min_columns is None or columns >= where.min_columns)
+        and (where.max_columns is None or columns <= where.max_columns)
+        and (where.min_elements is None or rows * columns >= where.min_elements)
+        and (where.multiple_of is None or columns % where.multiple_of == 0)
+    )
+
+
+def rows_and_columns(shape: Shape) -> tuple[int, int]:
+    """Columns are the last axis, rows the product of the others; a scalar is one of each."""
+    return (prod(shape[:-1]), shape[-1]) if shape else (1, 1)
