@@ -102,21 +102,25 @@ class Artifact:
             raise self._unknown(object, "layout", object.layout, tuple(LAYOUTS))
         return layout, Tensor(format, object.shape, object.divisors)
 
+    def knows(self, object: TensorObject) -> bool:
+        """Whether `object` can be decoded: whether its format and layout are known."""
+        return object.format in FORMATS and object.layout in LAYOUTS
+
     def words(self, object: TensorObject, begin: int, end: int) -> Words:
         """The stored words of rows [begin, end) of `object`; raises as `resolve` and `read` do."""
         layout, tensor = self.resolve(object)
         return layout.decode(tensor, begin, end, self.object_reader(object))
 
-    def check_parts(self) -> tuple[Problem, ...]:
-        """What is wrong with the parts: those missing, and those that are not what the entry says."""
-        problems: list[Problem] = []
+    def broken_parts(self) -> dict[int, tuple[Problem, ...]]:
+        """What is wrong with each part that is missing or not what the entry says, by its index in the files table."""
+        broken: dict[int, tuple[Problem, ...]] = {}
         for index in range(1, len(self.files.files)):
             try:
                 with self._pool.borrow(index):
                     pass
             except ArtifactError as error:
-                problems.extend(error.problems)
-        return tuple(problems)
+                broken[index] = error.problems
+        return broken
 
     def _unknown(self, object: TensorObject, kind: str, name: str, known: tuple[str, ...]) -> ArtifactError:
         message = f"{printable(object.id)}: cannot be decoded: {unknown(kind, name, known)}"
@@ -250,8 +254,7 @@ def _header(head: bytes, size: int, path: str) -> tuple[int, bytes]:
         _, json_bytes, id = HEADER.unpack(head)
         if 0 < json_bytes <= size - HEADER.size:
             return json_bytes, id
-        found = f"its header says that the directory takes {json_bytes} bytes"
-        fault = "json-bytes", f"{found}, the file is {size} bytes long" if json_bytes else f"{found}"
+        fault = "json-bytes", f"its header says that the directory takes {json_bytes} bytes; the file has {size}"
     code, message = fault
     raise ArtifactError(Problem(code, message, path))
 
@@ -261,7 +264,8 @@ def _size_problem(size: int, start: int, entry: File, path: str) -> Iterator[Pro
     if size < expected:
         yield Problem("truncated", f"is {size} bytes long; expected {expected}: it was cut off", path)
     elif size > expected:
-        yield Problem("trailing", f"has {size - expected} bytes behind its payload, which ends at {expected}", path)
+        more = f"{size - expected} byte{'s' if size - expected > 1 else ''}"
+        yield Problem("trailing", f"has {more} behind its payload, which ends at {expected}", path)
 
 
 def _folders(path: str) -> tuple[str, ...]:

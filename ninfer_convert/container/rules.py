@@ -99,7 +99,7 @@ class _Rules:
     # Objects: order, place, size
 
     def check_objects(self) -> None:
-        previous, at, end = 0, -1, 0
+        highest = farthest = (0, -1)  # offset and end, each with the index of its object
         for index, object in enumerate(self.draft.objects or ()):
             if object is None:
                 continue
@@ -115,14 +115,17 @@ class _Rules:
             if self.payload_bytes is not None and object.end > self.payload_bytes:
                 ends = f"ends at byte {object.end} of a payload of {self.payload_bytes} bytes"
                 self.add(where, "outside", ends, object.id)
-            if object.offset < previous:
-                found = f"{object.offset} is below the offset {previous} of objects[{at}]; expected them in order"
+            if object.offset < highest[0]:
+                offset, at = highest
+                found = f"{object.offset} is below the offset {offset} of objects[{at}]; expected them in order"
                 self.add((*where, "offset"), "order", found, object.id)
             else:
-                if object.offset < end:
+                if object.offset < farthest[0]:
+                    end, at = farthest
                     found = f"{object.offset} lies inside objects[{at}], which ends at {end}"
                     self.add((*where, "offset"), "overlap", found, object.id)
-                previous, at, end = object.offset, index, max(end, object.end)
+                highest = object.offset, index
+                farthest = max(farthest, (object.end, index))
             if isinstance(object, TensorObject):
                 self.check_tensor(where, object)
 
