@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,9 @@ MAX_HEADER = 256 << 20
 
 MAX_NAME = 65_536
 """Longest name of a tensor, in bytes of UTF-8."""
+
+MAX_AXES = 64
+"""Most axes of a tensor; products of more would only cost time."""
 
 DTYPES = {kind.name: kind for kind in STORED_TYPES.values() if kind.kind not in ("block", "encoded")}
 """The dtype tags of the format."""
@@ -52,17 +56,22 @@ def read_header(path: Path, shown: str, source: str = "model") -> Header:
     size, text = _read_text(path, shown)
     digest = hashlib.sha256(len(text).to_bytes(8, "little") + text).hexdigest()
     file = SourceFile(path, shown, size, digest, payload=8 + len(text), source=source)
+    if not text.startswith(b"{"):
+        raise _error(shown, "bad-header", "its header is no JSON object")
     try:
         header = strict_json.parse(text)
     except strict_json.JsonFault as error:
         raise _error(shown, "bad-header", f"its header {error}") from None
-    if not isinstance(header, dict):
-        raise _error(shown, "bad-header", "its header is no JSON object")
     metadata = header.pop("__metadata__", {})
-    problems = [] if _is_string_map(metadata) else ["its __metadata__ is no object of strings"]
-    problems += [fault for name, entry in header.items() if (fault := _entry_fault(name, entry)) is not None]
+    problems = [
+        Problem("bad-header", f"{label(name)}: {fault}", path=shown, tensor=name)
+        for name, entry in header.items()
+        if (fault := _entry_fault(name, entry)) is not None
+    ]
+    if not _is_string_map(metadata):
+        problems.append(Problem("bad-header", "its __metadata__ is no object of strings", path=shown))
     if problems:
-        raise SourceError(Problem("bad-header", problem, path=shown) for problem in problems)
+        raise SourceError(problems)
     with strict_json.collector_paused():
         tensors = [_tensor(file, name, entry) for name, entry in header.items()]
     tensors.sort(key=lambda tensor: (tensor.offset, tensor.nbytes, tensor.name))
@@ -96,24 +105,28 @@ def _read_text(path: Path, shown: str) -> tuple[int, bytes]:
 def _entry_fault(name: str, entry: Any) -> str | None:
     """What is wrong with one tensor's entry taken by itself, None if nothing is."""
     if len(name) * 4 > MAX_NAME and len(name.encode()) > MAX_NAME:
-        return f"{label(name)}: a name of {len(name.encode())} bytes is over the limit of {MAX_NAME}"
+        return f"a name of {len(name.encode())} bytes is over the limit of {MAX_NAME}"
     if not isinstance(entry, dict) or entry.keys() != _MEMBERS:
-        return f"{label(name)}: is no object of exactly dtype, shape and data_offsets"
+        return "is no object of exactly dtype, shape and data_offsets"
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
-    kind = DTYPES.get(dtype) if isinstance(dtype, str) else None
+    if not isinstance(dtype, str):
+        return "its dtype is no string"
+    kind = DTYPES.get(dtype)
     if kind is None:
-        return f"{label(name)}: {unknown('dtype', str(dtype), DTYPES)}"
+        return unknown("dtype", dtype[:40], DTYPES)
     if not _are_sizes(shape):
-        return f"{label(name)}: its shape is no list of whole numbers from 0 to 2^63 - 1"
+        return "its shape is no list of whole numbers from 0 to 2^63 - 1"
     if not _are_sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-        return f"{label(name)}: its data_offsets are no list [begin, end] of whole numbers with begin <= end"
-    elements = count(shape)
+        return "its data_offsets are no list [begin, end] of whole numbers with begin <= end"
+    if len(shape) > MAX_AXES:
+        return f"its shape has {len(shape)} axes, over the limit of {MAX_AXES}"
+    elements = prod(shape)
     needed, rest = divmod(elements * kind.block_bytes, kind.block_values)
     if rest:
-        return f"{label(name)}: {elements} elements of {dtype} fill no whole number of bytes"
+        return f"{elements} elements of {dtype} fill no whole number of bytes"
     if needed != offsets[1] - offsets[0]:
         found = offsets[1] - offsets[0]
-        return f"{label(name)}: {dtype} {shape} takes {needed} bytes, but its data_offsets span {found}"
+        return f"{dtype} {label(str(shape))} takes {needed} bytes, but its data_offsets span {found}"
     return None
 
 
@@ -124,19 +137,6 @@ def _tensor(file: SourceFile, name: str, entry: Mapping[str, Any]) -> StoredTens
 
 def _are_sizes(items: Any) -> bool:
     return isinstance(items, list) and all(type(item) is int and 0 <= item <= _MAX_INTEGER for item in items)
-
-
-def count(shape: Iterable[int]) -> int:
-    """Number of elements; beyond 2^64 it stops multiplying, so that a hostile shape costs no time."""
-    sizes = list(shape)
-    if 0 in sizes:
-        return 0
-    elements = 1
-    for size in sizes:
-        elements *= size
-        if elements > 2**64:
-            break
-    return elements
 
 
 def _is_string_map(value: Any) -> bool:
