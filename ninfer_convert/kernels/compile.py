@@ -60,7 +60,8 @@ class _Cache(FunctionCache):  # type: ignore[misc]
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
-        self._cache_file = IndexDataCacheFile(self._cache_path, self._impl.filename_base, _SOURCES)
+        stamp = (self._impl.locator.get_source_stamp(), _SOURCES)
+        self._cache_file = IndexDataCacheFile(self._cache_path, self._impl.filename_base, stamp)
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
         with suppress(OSError):  # a full disk costs the next process its compile time, not this one its run
