@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ninfer_convert.cli.options import debug_option, json_option
+from ninfer_convert.cli.options import debug_option, json_option, text
 
 if TYPE_CHECKING:
     from ninfer_convert.cli.output import Output
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("path")
 @click.option("--tensors", is_flag=True, help="List every tensor too.")
-@click.option("--parameter", metavar="NAME", help="Show one parameter (of a checkpoint: one tensor) alone.")
+@click.option("--parameter", type=text, metavar="NAME", help="Show one parameter (of a checkpoint: one tensor) alone.")
 @click.option("--uses", is_flag=True, help="List the artifact's uses too: parameter, input, activation policy.")
 @json_option
 @debug_option

@@ -90,8 +90,10 @@ def run(arguments: Sequence[str]) -> int:
     make_streams_safe()
     try:
         stop_on_signals()
-        status = commands.main(list(arguments), "ninfer-convert", standalone_mode=False, obj=output)
-        return status or 0
+        with commands.make_context("ninfer-convert", list(arguments), obj=output) as context:
+            return commands.invoke(context) or 0
+    except click.exceptions.Exit as exit:
+        return exit.exit_code
     except click.UsageError as error:
         place = error.ctx.command_path if error.ctx else "ninfer-convert"
         output.fail([Problem("usage", error.format_message())], hint=f"Try '{printable(place)} --help'.")

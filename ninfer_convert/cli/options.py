@@ -36,7 +36,15 @@ def size(text: str) -> int:
 
 
 def text(value: str) -> str:
-    """A text that says something."""
+    """A text that says something: UTF-8, whatever the locale is."""
+    try:
+        return os.fsencode(path(value)).decode()
+    except UnicodeDecodeError:
+        raise click.BadParameter(f"{value!r} is not UTF-8") from None
+
+
+def path(value: str) -> str:
+    """A path; it keeps the locale's spelling, by which the system finds the file."""
     if not value:
         raise click.BadParameter("must not be empty")
     return value
@@ -114,7 +122,7 @@ _PLANNING = (
         "-o",
         "--output",
         "out",
-        type=text,
+        type=path,
         metavar="OUT",
         help="The artifact, or an existing folder for it.  [default: INPUT's name with .ninfer, in this folder]",
     ),
@@ -122,6 +130,7 @@ _PLANNING = (
         "--set",
         "overrides",
         multiple=True,
+        type=text,
         metavar="SELECT:KEY=VALUE",
         help="Add an assign after the recipe's own; may be repeated.",
     ),

@@ -30,5 +30,9 @@ def stop_on_signals() -> None:
 
 def _stop(number: int, _: FrameType | None) -> NoReturn:
     for other in ENDING:
-        signal.signal(other, signal.SIG_IGN)
+        signal.signal(other, _pass_by)
     raise Stopped(number)
+
+
+def _pass_by(number: int, frame: FrameType | None) -> None:
+    """Python tells of a signal that arrives before SIG_IGN takes effect; of this one it says nothing."""

@@ -5,6 +5,7 @@ No absolute path, user, host or time: the same inputs give the same bytes.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -38,8 +39,8 @@ def record(
     return {
         "tool": {"name": "ninfer-convert", "encoding": ENCODING},
         "recipe": {
-            "name": recipe.name,
-            "files": [{"name": file.path.name, "sha256": file.sha256} for file in recipe.files],
+            "name": _utf8(recipe.name),
+            "files": [{"name": _utf8(file.path.name), "sha256": file.sha256} for file in recipe.files],
         },
         "overrides": {"set": list(recipe.overrides), "requantize": shaping.requantize, "name": shaping.name},
         "sources": {checkpoint.source: {"files": _files(checkpoint)}},
@@ -57,8 +58,14 @@ def record(
 
 def _files(checkpoint: Checkpoint) -> list[dict[str, Any]]:
     return [
-        {"name": file.path.name, "size": file.size, "header_sha256": file.header_sha256} for file in checkpoint.files
+        {"name": _utf8(file.path.name), "size": file.size, "header_sha256": file.header_sha256}
+        for file in checkpoint.files
     ]
+
+
+def _utf8(name: str) -> str:
+    """A file's name as JSON can hold it, the same in every locale; bytes that are not UTF-8 are spelled `\\xNN`."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def _object(planned: PlannedTensor | PlannedResource) -> dict[str, Any]:

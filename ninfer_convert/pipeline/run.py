@@ -6,6 +6,7 @@ and writes the bytes at their offset; the one that ends an object takes its dige
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import Counter
@@ -25,7 +26,7 @@ from ninfer_convert.container import (
     plan_files,
     with_digests,
 )
-from ninfer_convert.errors import Problem
+from ninfer_convert.errors import OutputError, Problem
 from ninfer_convert.formats.stored import STORED_TYPES
 from ninfer_convert.pipeline.planned import Plan, PlannedResource, PlannedTensor
 from ninfer_convert.pipeline.threads import for_each
@@ -107,6 +108,7 @@ def run(plan: Plan, destination: Path, running: Running, progress: Callable[[Pro
     KeyboardInterrupt included, leaves no file of this run behind.
     """
     start = time.monotonic()
+    _refuse_inputs(plan, destination)
     files = file_plan(plan, destination, running)
     tally = _Tally(plan.source_bytes, progress)
     with ArtifactWriter(destination, files, force=running.force) as writer:
@@ -131,6 +133,14 @@ def run(plan: Plan, destination: Path, running: Running, progress: Callable[[Pro
         directory = with_digests(files.directory, tally.digests) if running.digest else files.directory
         artifact_id = writer.finish(directory)
     return Result(destination, artifact_id, files, time.monotonic() - start, tally.warnings())
+
+
+def _refuse_inputs(plan: Plan, destination: Path) -> None:
+    """`force` is for an older artifact, never for what is being read."""
+    inputs = [file.path for file in plan.checkpoint.files]
+    if os.path.exists(destination) and any(os.path.samefile(destination, path) for path in inputs):
+        message = "is a file of the checkpoint itself, and is not replaced; choose another name"
+        raise OutputError(Problem("is-input", message, path=str(destination)))
 
 
 @dataclass(frozen=True)
