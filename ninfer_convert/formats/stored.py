@@ -31,7 +31,6 @@ class StoredType:
     numpy: str | None = None
     identical: str | None = None
     ggml: int | None = None
-    decodes: bool = True
     remark: str = ""
 
     @property
@@ -42,7 +41,7 @@ class StoredType:
     @property
     def floating(self) -> bool:
         """Whether float values can be had of it: recipes.md's class `floating`."""
-        return self.kind == "float" or (self.kind in ("block", "encoded") and self.decodes)
+        return self.kind in ("float", "block", "encoded")
 
     @property
     def quantized(self) -> bool:

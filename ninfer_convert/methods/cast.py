@@ -33,7 +33,7 @@ class CastDirect:
         if format.name not in self.formats:
             return f"{self.name} makes {', '.join(self.formats)}, not {format.name}"
         stored = stored_type(source.stored)
-        if stored.kind == "opaque" or not stored.decodes:
+        if stored.kind == "opaque":
             return f"{stored.name} words have no values that could be cast"
         return None
 
