@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from ninfer_convert.pipeline.compare import Comparison, ParameterComparison
     from ninfer_convert.pipeline.metrics import Metrics
 
-SORTS = ("sqnr", "cosine", "relative", "rms", "max", "name")
-WHOLE_TABLE = 0
+METRICS = ("sqnr", "cosine", "relative", "rms", "max")
 
 
 def _thresholds(ctx: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, float]:
@@ -28,8 +27,8 @@ def _thresholds(ctx: click.Context, parameter: click.Parameter, texts: tuple[str
     found = {}
     for text in texts:
         metric, _, number = text.partition("=")
-        if metric not in SORTS[:-1]:
-            raise click.BadParameter(f"{text!r}: {unknown('metric', metric, SORTS[:-1])}", ctx, parameter)
+        if metric not in METRICS:
+            raise click.BadParameter(f"{text!r}: {unknown('metric', metric, METRICS)}", ctx, parameter)
         try:
             found[metric] = float(number)
         except ValueError:
@@ -44,8 +43,8 @@ def _thresholds(ctx: click.Context, parameter: click.Parameter, texts: tuple[str
 @click.argument("b")
 @click.option(
     "--sort",
-    type=click.Choice(SORTS),
-    default=SORTS[0],
+    type=click.Choice((*METRICS, "name")),
+    default=METRICS[0],
     show_default=True,
     help="Order of the parameters: by name, or by a metric, the worst first.",
 )
@@ -71,9 +70,7 @@ def _thresholds(ctx: click.Context, parameter: click.Parameter, texts: tuple[str
 @json_option
 @debug_option
 @click.pass_obj
-def command(
-    output: Output, a: str, b: str, sort: str, limit: int, thresholds: Mapping[str, float], jobs: int
-) -> int:
+def command(output: Output, a: str, b: str, sort: str, limit: int, thresholds: Mapping[str, float], jobs: int) -> int:
     """Hold the values of the artifact A against those of B, a checkpoint or an artifact: for each parameter and in
     total the largest error, the RMS error and the relative one, the SQNR in dB, the cosine; or that all words are
     identical.
@@ -95,7 +92,7 @@ def command(
     if output.json:
         output.document(_document(found, parameters, failures))
     else:
-        output.text(_lines(output, found, parameters[: limit or None], failures))
+        output.text(_lines(output, found, parameters[: limit or None], sort, failures))
     return 3 if failures else 0
 
 
@@ -110,31 +107,30 @@ def _sorted(parameters: Sequence[ParameterComparison], key: str) -> list[Paramet
 
 
 def _lines(
-    output: Output, found: Comparison, listed: Sequence[ParameterComparison], failures: Sequence[Problem]
+    output: Output, found: Comparison, listed: Sequence[ParameterComparison], sort: str, failures: Sequence[Problem]
 ) -> Iterator[str]:
     header = ("parameter", "format", "reference", "max", "rms", "relative", "SQNR dB", "cosine", "remarks")
     rows = [(p.name, p.format, p.reference, *_numbers(p.metrics), _remarks(p)) for p in listed]
     total = ("total", "", "", *_numbers(found.total), "")
     yield from render.table(header, [*rows, total], right=header[3:8], heading=output.heading)
-    if len(listed) < len(found.parameters):
-        yield f"... and {len(found.parameters) - len(listed):,} more above the total, {len(found.parameters):,} in all"
     yield ""
-    yield from render.facts(_facts(found))
+    yield from render.facts(_facts(found, len(listed), sort))
     if failures:
         yield ""
-        yield output.heading(f"{render.plural(len(failures), 'failure')}")
+        yield output.heading(render.plural(len(failures), "failure"))
         yield from (f"  {printable(failure.message)}" for failure in failures[:SHOWN_AT_MOST])
         if len(failures) > SHOWN_AT_MOST:
             yield f"  ... and {len(failures) - SHOWN_AT_MOST:,} more"
 
 
-def _facts(found: Comparison) -> Iterator[tuple[str, str]]:
+def _facts(found: Comparison, listed: int, sort: str) -> Iterator[tuple[str, str]]:
     yield "compared", f"{found.a} with {found.b}"
-    identical = sum(parameter.identical for parameter in found.parameters)
-    if found.identical:
-        yield "identical", f"all words of {render.plural(len(found.parameters), 'parameter')}"
-    else:
-        yield "identical", f"the words of {identical:,} of {render.plural(len(found.parameters), 'parameter')}"
+    total, identical = len(found.parameters), sum(parameter.identical for parameter in found.parameters)
+    number = "all" if found.identical else f"{identical:,} of" if identical else "none of"
+    yield "identical", f"the words of {number} {render.plural(total, 'parameter')}"
+    if listed < total:
+        order = "by name" if sort == "name" else f"the worst by {sort}"
+        yield "listed", f"{listed:,} of {total:,}, {order}; --limit 0 lists all"
     for difference in found.shapes:
         yield "shapes differ", f"{difference.name}: {render.shape(difference.a)}, {render.shape(difference.b)}"
     yield from _listed("only in A", found.only_in_a)

@@ -9,7 +9,7 @@ import pytest
 import ninfer_convert
 from tests.cli.program import environment, ok, run
 
-COMMANDS = ("convert", "plan", "info", "verify", "recipes", "formats")
+COMMANDS = ("convert", "plan", "info", "verify", "compare", "recipes", "formats")
 
 
 def test_help_lists_every_command_and_the_bare_form() -> None:
@@ -38,7 +38,7 @@ def test_nothing_to_do_is_wrong_usage_and_shows_the_help() -> None:
 
 
 def test_commands_of_later_versions_are_unknown(tmp_path: Path) -> None:
-    for word in ("compare", "export", "check", "doctor", "imatrix"):
+    for word in ("export", "check", "doctor", "imatrix"):
         assert run(word, "a", "b", cwd=tmp_path).status == 2
 
 
