@@ -1,45 +1,25 @@
-"""grouped_search as methods.md words it: one group at a time, plain Python floats (binary64), every candidate tried.
-
-Slow and obvious on purpose. It shares nothing with the package; `struct` does the rounding to binary32 and binary16.
-"""
+"""grouped_search as methods.md words it: one group at a time, plain Python floats (binary64), every candidate tried."""
 
 from __future__ import annotations
 
-import math
-import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+from tests.oracle.grouped import FORMATS, f16_value, f16_word, f32
 
 RATIOS = [float(f"{hundredths / 100:.2f}") for hundredths in range(70, 119, 2)]
 INFINITE = 0x7C00
 
-
-def f32(value: float) -> float:
-    """`value` rounded to binary32, ties to even; infinite where it overflows."""
-    try:
-        return float(struct.unpack("<f", struct.pack("<f", value))[0])
-    except OverflowError:
-        return math.copysign(math.inf, value)
-
-
-def f16_word(value: float) -> int:
-    """The binary16 word nearest `value`, ties to even; infinite where it overflows."""
-    try:
-        return int(struct.unpack("<H", struct.pack("<e", value))[0])
-    except OverflowError:
-        return INFINITE | (0x8000 if value < 0 else 0)
-
-
-def f16_value(word: int) -> float:
-    return float(struct.unpack("<e", struct.pack("<H", word))[0])
+Best = tuple[float, int, list[int]]
+"""Error, scale word and codes of the best candidate so far."""
 
 
 def to_word(value: float) -> int:
     """A computed scale's word: through binary32 to binary16, a non-zero underflow to +-2^-24."""
-    word = f16_word(f32(value))
-    if word & 0x7FFF == 0 and value != 0.0:
-        word |= 1
-    return word
+    magnitude = f16_word(abs(f32(value)))
+    if magnitude == 0 and value != 0.0:
+        magnitude = 1
+    return magnitude | (0x8000 if value < 0.0 else 0)
 
 
 def neighbours(word: int, steps: Sequence[int]) -> Iterator[int]:
@@ -128,7 +108,7 @@ class GroupSearch:
         best = self.improve(best, self.last_candidates(best[2]))
         return best[1], best[2]
 
-    def improve(self, best: tuple[float, int, list[int]], words: Iterator[int]) -> tuple[float, int, list[int]]:
+    def improve(self, best: Best, words: Iterator[int]) -> Best:
         for word in words:
             magnitude = word & 0x7FFF
             if magnitude == 0 or magnitude >= INFINITE or (word & 0x8000 and not self.negative_scales):
@@ -141,24 +121,23 @@ class GroupSearch:
 
 
 def search_rows(
+    format: str,
     rows: Sequence[Sequence[float]],
     importance: Sequence[float] | None,
-    *,
-    group: int,
-    qmin: int,
-    qmax: int,
     negative_scales: bool,
+    search: type[GroupSearch] = GroupSearch,
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """Codes and scale words of every row, groups of `group` values, the last of a row as short as it comes."""
-    all_codes, all_words = [], []
+    """Codes and scale words of every row; the last group of a row is as short as it comes."""
+    group, qmin, qmax = FORMATS[format]
+    all_codes: list[list[int]] = []
+    all_words: list[list[int]] = []
     for row in rows:
         weights = [1.0] * len(row) if importance is None else importance
-        codes, words = [], []
+        all_codes.append([])
+        all_words.append([])
         for begin in range(0, len(row), group):
             part = slice(begin, begin + group)
-            word, group_codes = GroupSearch(row[part], weights[part], qmin, qmax, negative_scales).run()
-            codes += group_codes
-            words.append(word)
-        all_codes.append(codes)
-        all_words.append(words)
+            word, codes = search(row[part], weights[part], qmin, qmax, negative_scales).run()
+            all_codes[-1] += codes
+            all_words[-1].append(word)
     return all_codes, all_words
