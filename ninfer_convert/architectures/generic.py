@@ -48,7 +48,7 @@ def _config(checkpoint: Checkpoint, config: Mapping[str, Any] | None) -> dict[st
         return {key: value for key, value in config.items() if key not in DROPPED_CONFIG}
     if checkpoint.kind == "gguf":
         architecture = checkpoint.metadata.get("general.architecture")
-        return {} if architecture is None else {"architecture": architecture}
+        return {"architecture": architecture} if isinstance(architecture, str) else {}
     return {}
 
 
@@ -64,4 +64,7 @@ def _resources(checkpoint: Checkpoint) -> tuple[tuple[Resource, ...], tuple[Prob
         else:
             message = "is empty and does not become a resource"
             warnings.append(Problem("empty-resource", message, path=checkpoint.shown_beside(name)))
+    if checkpoint.raw_metadata:
+        origin = checkpoint.files[0].path.name
+        resources.append(Resource("text", "gguf_metadata", checkpoint.raw_metadata, origin))
     return tuple(resources), tuple(warnings)

@@ -13,16 +13,15 @@ from ninfer_convert.formats import get_format
 from ninfer_convert.methods.absmax import GROUPED_ABSMAX
 from ninfer_convert.methods.base import Encode, Job, Method
 from ninfer_convert.methods.cast import CAST_DIRECT
+from ninfer_convert.methods.imported import IMPORT_ENCODED
 
-_ALL: tuple[Method, ...] = (CAST_DIRECT, GROUPED_ABSMAX)
+_ALL: tuple[Method, ...] = (CAST_DIRECT, GROUPED_ABSMAX, IMPORT_ENCODED)
 
 METHODS = MappingProxyType({method.name: method for method in _ALL})
 """Every method by name; the first that makes a format from values is the usual one for it."""
 
 if len(METHODS) != len(_ALL):
     raise RuntimeError("two methods share a name")
-
-IMPORT = "import_encoded"
 
 
 def get_method(name: str) -> Method:
@@ -39,8 +38,8 @@ def usual_method(format: str, exact: Collection[str]) -> Method | None:
     `exact` are the formats that the source's stored words reach without decoding (`Source.exact`).
     """
     if format in exact and get_format(format).category != "direct":
-        return METHODS.get(IMPORT)
-    return next((method for method in _ALL if format in method.formats and method.name != IMPORT), None)
+        return IMPORT_ENCODED
+    return next((method for method in _ALL if format in method.formats and method is not IMPORT_ENCODED), None)
 
 
 __all__ = ["METHODS", "Encode", "Job", "Method", "get_method", "usual_method"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ninfer_convert.errors import unknown
 from ninfer_convert.formats import FORMATS
-from ninfer_convert.formats.stored import STORED_TYPES
+from ninfer_convert.formats.stored import stored_type
 from ninfer_convert.layouts import Tensor, get_layout, usual_layout
 from ninfer_convert.methods import METHODS, usual_method
 from ninfer_convert.recipe.resolution import Piece, Rule
@@ -61,6 +61,11 @@ class Pieces:
             sentence = f"shape {list(subject.shape)} has no elements and cannot be stored; leave it out with [[skip]]"
             self._complaints.add(self._complaints.nowhere, "zero-elements", sentence, subject.name)
             return ()
+        stored = stored_type(subject.stored)
+        if stored.kind == "opaque":
+            sentence = f"stored as {stored.described}, which cannot be converted; leave it out with [[skip]]"
+            self._complaints.add(self._complaints.nowhere, "opaque-type", sentence, subject.name)
+            return ()
         choices = [self._choose(subject, region) for region in regions]
         fitted = [self._fit(subject, choice) for choice in _joined(choice for choice in choices if choice)]
         return tuple(piece for piece in fitted if piece)
@@ -75,7 +80,7 @@ class Pieces:
             return None
         parameters = said.get("parameters", {})
         self._check_parameters(method, parameters, verdict)
-        quantized = STORED_TYPES[subject.stored].quantized
+        quantized = stored_type(subject.stored).quantized
         if method.quantizes and quantized and not self._requantize:
             sentence = (
                 f"stored as {subject.stored}; {method.name} would quantize its decoded values once more: "
@@ -89,7 +94,7 @@ class Pieces:
         """The format where no assign gives one."""
         if subject.direct is not None:
             return FORMATS[subject.direct]
-        stored = STORED_TYPES[subject.stored]
+        stored = stored_type(subject.stored)
         kept = subject.exact[0] if stored.kind == "encoded" and subject.exact else stored.identical
         if kept is not None and (not stored.quantized or _holds(kept, part_of(subject.shape, region.rows))):
             return FORMATS[kept]

@@ -73,6 +73,11 @@ class StoredTensor:
     def exact(self) -> tuple[str, ...]:
         return ()
 
+    @property
+    def companions(self) -> Mapping[str, str]:
+        """Tensors that are read with this one and are no weights themselves: name -> what it is."""
+        return {}
+
     def read(self, begin: int, end: int) -> NDArray[np.uint8]:
         """Bytes [begin, end) of the tensor as a fresh uint8 array; IndexError where they are not its own."""
         if not 0 <= begin <= end <= self.nbytes:

@@ -18,6 +18,7 @@ from ninfer_convert.sources import sniff
 from ninfer_convert.sources.base import Checkpoint, SourceFile, StoredTensor, default_name
 from ninfer_convert.sources.gguf_extents import place
 from ninfer_convert.sources.gguf_header import Header, read_header
+from ninfer_convert.sources.gguf_nvfp4 import with_scales
 from ninfer_convert.sources.labels import label, some
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def open_gguf(path: Path, shown: str, source: str = "model") -> Checkpoint:
         shown=shown,
         source=source,
         files=tuple(part.file for part in parts),
-        tensors=_union(parts),
+        tensors=with_scales(_union(parts)),
         folder=path.parent,
         default_name=default_name(path),
         metadata=header.metadata,

@@ -104,9 +104,12 @@ def classify(checkpoint: Checkpoint, config: Mapping[str, Any] | None) -> Classi
     modules: list[EncodedModule] = []
     for module in _modules(checkpoint.tensors):
         modules += _recognise(module, declared)
-    taken = {name for module in modules for name in module.tensors}
-    orphans: dict[str, list[str]] = {}
     skipped: dict[str, list[str]] = {}
+    for tensor in checkpoint.tensors.values():
+        for name, what in tensor.companions.items():
+            skipped.setdefault(what, []).append(name)
+    taken = {name for names in (*(module.tensors for module in modules), *skipped.values()) for name in names}
+    orphans: dict[str, list[str]] = {}
     plain: list[str] = []
     for name in checkpoint.tensors:
         if name in taken:
