@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from ninfer_convert.errors import Problem, SourceError
 from ninfer_convert.sources import sniff
 from ninfer_convert.sources.base import Checkpoint
 from ninfer_convert.sources.folder import open_folder
@@ -20,6 +21,8 @@ def open_checkpoint(path: str | os.PathLike[str], source: str = "model") -> Chec
     """
     shown = os.fspath(path)
     place = Path(shown)
+    if not shown:
+        raise SourceError(Problem("no-such-file", "the path of the checkpoint is empty"))
     if place.is_dir():
         return open_folder(place, shown, source)
     kind = sniff.identify(place, shown)

@@ -39,7 +39,7 @@ _SIGNATURES = (
     _Signature(
         "web-page",
         (b"<!doctype", b"<html", b"<?xml", b"<head"),
-        "a web page in place of the weights",
+        "a web page in place of the file",
         _AGAIN,
         text=True,
     ),
