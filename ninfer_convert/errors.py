@@ -103,4 +103,4 @@ def unknown(kind: str, word: str, known: Iterable[str]) -> str:
     names = list(known)
     close = nearest(word, names)
     hint = f"; did you mean {' or '.join(close)}?" if close else "."
-    return f"unknown {kind} {printable(word)!r}{hint} Known: {', '.join(names)}"
+    return f"unknown {kind} '{printable(word)}'{hint} Known: {', '.join(names)}"

@@ -60,7 +60,7 @@ def read_override(argument: str) -> tuple[Assign | None, tuple[Problem, ...]]:
     if not equals or not colon:
         return None, (Problem("bad-override", "expected SELECT:key=value", path=text.path),)
     given = {"select": select, key.strip(): _toml_or_bare(value)}
-    assign: Assign | None = read_assign(Node(given, None, "--set", text), OVERRIDE, "--set")
+    assign: Assign | None = read_assign(Node(given, None, "", text), OVERRIDE, "--set")
     return assign, tuple(text.problems)
 
 

@@ -115,7 +115,7 @@ def _find(path: Path, name: str | None = None) -> Path | None:
     if os.path.exists(path) and not os.path.isdir(path):
         return path
     builtin = _folder() / f"{(name or str(path)).removesuffix(SUFFIX)}{SUFFIX}"
-    return builtin if builtin.parent == _folder() and builtin.is_file() else None
+    return builtin if builtin.parent == _folder() and os.path.isfile(builtin) else None
 
 
 def _folder() -> Path:
@@ -130,4 +130,4 @@ def _unknown(spec: str) -> str:
     names.sort(key=natural_key)
     close = nearest(Path(spec).name.removesuffix(SUFFIX), names)
     hint = f"; did you mean {' or '.join(close)}?" if close else ";"
-    return f"no file {printable(spec)!r} and no built-in recipe of that name{hint} built-in are {', '.join(names)}"
+    return f"no file '{printable(spec)}' and no built-in recipe of that name{hint} built-in are {', '.join(names)}"

@@ -35,7 +35,7 @@ def _idle(tables: Sequence[Rename], used: Mapping[str, Rename]) -> Iterator[Prob
     for table in tables:
         if id(table) not in working and not table.optional:
             message = (
-                f"match = {table.match.pattern!r} renames nothing: no name matches it whole, or earlier tables take "
+                f"match = '{table.match.pattern}' renames nothing: no name matches it whole, or earlier tables take "
                 "those that do; optional = true allows that"
             )
             yield table.place.problem("nothing-matches", message)

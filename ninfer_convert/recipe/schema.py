@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ninfer_convert.errors import unknown
+from ninfer_convert.errors import printable, unknown
 from ninfer_convert.formats import FORMATS
 from ninfer_convert.formats.stored import CLASSES, STORED_TYPES
 from ninfer_convert.layouts import LAYOUTS
@@ -52,7 +52,7 @@ def _selector(node: Node) -> Any:
     try:
         return Selector(parse_glob(node.value), node.place)
     except GlobFault as fault:
-        return node.fault("bad-glob", f"{node.name}: {node.value!r} {fault}")
+        return node.fault("bad-glob", f"{node.name}: '{printable(node.value)}' {fault}")
 
 
 def _schema(node: Node) -> Any:
@@ -103,7 +103,7 @@ def _default_key(key: str, node: Node) -> None:
 
 def _source_key(key: str, node: Node) -> None:
     if not key or "=" in key:
-        message = f"a source cannot be called {key!r}: --source NAME=PATH could not name it"
+        message = f"a source cannot be called '{printable(key)}': --source NAME=PATH could not name it"
         node.text.problems.append(node.key_place.problem("bad-source-name", message))
 
 

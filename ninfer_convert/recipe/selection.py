@@ -139,7 +139,7 @@ class Selection:
         return admitted
 
     def _matches_nothing(self, glob: Glob) -> str:
-        message = f"{printable(glob.text)!r} matches no parameter"
+        message = f"'{printable(glob.text)}' matches no parameter"
         self._empty += 1
         # Closeness costs milliseconds a glob, and nobody reads hundreds of hints.
         close = self._names.nearest(glob) if self._empty <= HINTS_AT_MOST else []

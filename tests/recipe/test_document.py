@@ -1,0 +1,279 @@
+"""What is refused while a recipe is read, and where: syntax, keys, types, names (recipes.md, Errors)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ninfer_convert.recipe import builtin_recipes, load_recipe
+from tests.recipe.support import load, placed, refused, write
+
+ASSIGN = '[[assign]]\nselect = "*"\n'
+
+
+def messages(folder: Path, text: str) -> list[str]:
+    """The problems as they are shown, without the path."""
+    path = folder / "r.toml"
+    return [str(problem).removeprefix(f"{path}:").strip() for problem in refused(lambda: load(folder, text))]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("name = 't'", "a recipe needs the key schema"),
+        ("schema = 2", "1:10: schema is 2; this version reads schema = 1"),
+        ("schema = true", "1:10: schema must be a whole number, not a boolean"),
+        ("schema = 1.0", "1:10: schema must be a whole number, not a float"),
+        ("schema = '1'", "1:10: schema must be a whole number, not a string"),
+        ("schema = 1\nname = ''", "2:8: name is empty"),
+        ("schema = 1\nname = 3", "2:8: name must be a string, not an integer"),
+        ("schema = 1\ndescription = ['a']", "2:15: description must be a string, not an array"),
+        ("schema = 1\nextends = ''", "2:11: extends is empty"),
+        ("schema = 1\narchitecture = {}", "2:16: architecture must be a string, not a table"),
+        ("schema = 1\nmetadata = 1", "2:12: metadata must be a table, not an integer"),
+        ("schema = 1\n[metadata]\nname = ''", "3:8: metadata.name is empty"),
+        (
+            "schema = 1\n[metadata]\nwhen = 2024-01-01",
+            "3:8: metadata.when is a date or time: write it as a string",
+        ),
+        (
+            "schema = 1\n[metadata]\nx.y = [1, nan]",
+            "3:11: metadata.x.y is nan, which the artifact's directory cannot hold",
+        ),
+        ("schema = 1\n[sources]\nimatrix = 1", "3:11: sources.imatrix must be a string, not an integer"),
+        (
+            "schema = 1\n[sources]\n'a=b' = 'x'",
+            "3:1: a source cannot be called 'a=b': --source NAME=PATH could not name it",
+        ),
+        (
+            "schema = 1\n[defaults]\nF16 = 'q4_g64_fp16'",
+            "3:7: unknown direct format 'q4_g64_fp16'. Known: bf16, fp32, int32",
+        ),
+        ("schema = 1\nassign = 1", "2:10: assign must be an array of tables, [[assign]], not an integer"),
+        (
+            "schema = 1\n[assign]\nselect = '*'",
+            "2:2: [[assign]] is an array of tables: write it with two brackets",
+        ),
+        ("schema = 1\nassign = [1]", "2:11: [[assign]] must be a table, not an integer"),
+        ("schema = 1\n[[assign]]\nformat = 'bf16'", "2:3: [[assign]] needs the key select"),
+        (
+            "schema = 1\n[[assign]]\nselect = '*'\nwhere = {rank = 2}",
+            "2:3: [[assign]] decides nothing: give one of format, layout, method, parameters, non_finite",
+        ),
+        (
+            "schema = 1\n[[assign]]\nselect = {}\nformat = 'bf16'",
+            "3:10: select must be a string or a list of strings, not a table",
+        ),
+        ("schema = 1\n[[assign]]\nselect = []\nformat = 'bf16'", "3:10: select is an empty list: give at least one"),
+        ("schema = 1\n[[assign]]\nselect = ''\nformat = 'bf16'", "3:10: select is empty"),
+        (
+            "schema = 1\n[[assign]]\nselect = [\n 'a',\n 5,\n]\nformat = 'bf16'",
+            "5:2: select must be a string or a list of strings, not an integer",
+        ),
+        (
+            "schema = 1\n[[assign]]\nselect = ['a', 'b{3..1}']\nformat = 'bf16'",
+            "3:16: select: 'b{3..1}' has the range {3..1}, which descends",
+        ),
+        (f"schema = 1\n{ASSIGN}optional = 1\nformat = 'bf16'", "4:12: optional must be true or false, not an integer"),
+        (f"schema = 1\n{ASSIGN}where = 'x'\nformat = 'bf16'", "4:9: where must be a table, not a string"),
+        (
+            f"schema = 1\n{ASSIGN}where = {{ rank = true }}\nformat = 'bf16'",
+            "4:18: where.rank must be a whole number, not a boolean",
+        ),
+        (
+            f"schema = 1\n{ASSIGN}where = {{ rank = [2, '3'] }}\nformat = 'bf16'",
+            "4:22: where.rank must be a whole number, not a string",
+        ),
+        (
+            f"schema = 1\n{ASSIGN}where.rank = []\nformat = 'bf16'",
+            "4:14: where.rank is an empty list: give at least one",
+        ),
+        (
+            f"schema = 1\n{ASSIGN}where.min_rows = -1\nformat = 'bf16'",
+            "4:18: where.min_rows must be at least 0, not -1",
+        ),
+        (
+            f"schema = 1\n{ASSIGN}where.multiple_of = 0\nformat = 'bf16'",
+            "4:21: where.multiple_of must be at least 1, not 0",
+        ),
+        (
+            f"schema = 1\n{ASSIGN}rows = 4\nformat = 'bf16'",
+            "4:8: rows must be two whole numbers [begin, end), not an integer",
+        ),
+        (
+            f"schema = 1\n{ASSIGN}rows = [1]\nformat = 'bf16'",
+            "4:8: rows must be two whole numbers [begin, end), not an array",
+        ),
+        (f"schema = 1\n{ASSIGN}rows = [-1, 4]\nformat = 'bf16'", "4:9: rows must be at least 0, not -1"),
+        (f"schema = 1\n{ASSIGN}rows = [0, true]\nformat = 'bf16'", "4:12: rows must be a whole number, not a boolean"),
+        (
+            f"schema = 1\n{ASSIGN}rows = [4, 4]\nformat = 'bf16'",
+            "4:8: rows = [4, 4] holds no row: the end is not part of it",
+        ),
+        (f"schema = 1\n{ASSIGN}parameters = 'x'", "4:14: parameters must be a table, not a string"),
+        (
+            f"schema = 1\n{ASSIGN}parameters = {{ a = [inf] }}",
+            "4:21: parameters.a is inf, which the artifact's directory cannot hold",
+        ),
+        (
+            f"schema = 1\n{ASSIGN}non_finite = 'kep'",
+            "4:14: unknown non_finite 'kep'; did you mean keep? Known: warn, keep, refuse",
+        ),
+        ("schema = 1\n[[skip]]\nselect = 'a'", "2:3: [[skip]] needs the key reason"),
+        ("schema = 1\n[[skip]]\nselect = 'a'\nreason = ''", "4:10: reason is empty"),
+        ("schema = 1\n[[rename]]\nto = 'a'", "2:3: [[rename]] needs the key match"),
+        (
+            "schema = 1\n[[rename]]\nmatch = 'a('\nto = 'a'",
+            "3:9: match is not a regular expression: missing ), unterminated subpattern at position 1",
+        ),
+        (
+            "schema = 1\n[[rename]]\nmatch = '(?x)a # (b)'\nto = '\\1'",
+            "4:6: to cannot be filled from match: invalid group reference 1 at position 1",
+        ),
+        (
+            "schema = 1\n[[rename]]\nmatch = 'a'\nto = '\\g<n>'",
+            "4:6: to cannot be filled from match: unknown group name 'n'",
+        ),
+    ],
+)
+def test_a_fault_its_place_and_its_message(tmp_path: Path, text: str, expected: str) -> None:
+    assert messages(tmp_path, text) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("text", "begin"),
+    [
+        ("schema = 1\nnmae = 't'", "2:1: unknown key in a recipe 'nmae'; did you mean name?"),
+        ("schema = 1\n[groups]", "2:2: unknown key in a recipe 'groups'"),
+        (f"schema = 1\n{ASSIGN}formt = 'bf16'", "4:1: unknown key in [[assign]] 'formt'; did you mean format?"),
+        (
+            f"schema = 1\n{ASSIGN}format = 'bf16'\n[assign.where]\nmin_colums = 4",
+            "6:1: unknown key in where 'min_colums'; did you mean min_columns",
+        ),
+        ("schema = 1\n[[skip]]\nselect = 'a'\nreason = 'b'\nwhere = {}", "5:1: unknown key in [[skip]] 'where'"),
+        (
+            "schema = 1\n[[rename]]\nmatch = 'a'\nto = 'b'\nselect = 'c'",
+            "5:1: unknown key in [[rename]] 'select'",
+        ),
+        (
+            "schema = 1\n[defaults]\nF61 = 'fp32'",
+            "3:1: unknown stored type in [defaults] 'F61'; did you mean F64 or F16?",
+        ),
+        ("schema = 1\n[defaults]\nF8_E4M3 = 'fp32'", "3:1: unknown stored type in [defaults] 'F8_E4M3'"),
+        (f"schema = 1\n{ASSIGN}format = 'q4'", "4:10: unknown format 'q4'; did you mean q4_g64_fp16"),
+        (f"schema = 1\n{ASSIGN}format = 'Q4_K'", "4:10: unknown format 'Q4_K'"),
+        (
+            f"schema = 1\n{ASSIGN}layout = 'row_split'",
+            "4:10: unknown layout 'row_split'; did you mean row_split_k128_v1",
+        ),
+        (f"schema = 1\n{ASSIGN}layout = 'raw_bytes_v1'", "4:10: unknown layout 'raw_bytes_v1'"),
+        (f"schema = 1\n{ASSIGN}method = 'absmax'", "4:10: unknown method 'absmax'; did you mean grouped_absmax"),
+        (f"schema = 1\n{ASSIGN}method = 'x.py:'", "4:10: unknown method 'x.py:'"),
+        (
+            f"schema = 1\n{ASSIGN}format = 'bf16'\nwhere.dtype = ['BF16', 'bfloat']",
+            "5:24: unknown type 'bfloat'; did you mean float",
+        ),
+    ],
+)
+def test_an_unknown_word_its_place_and_the_nearest(tmp_path: Path, text: str, begin: str) -> None:
+    (message,) = messages(tmp_path, text)
+    assert message.startswith(begin)
+    assert "Known: " in message
+
+
+def test_all_faults_of_a_file_come_together_and_in_its_order(tmp_path: Path) -> None:
+    text = (
+        "nonsense = 1\n"
+        "[[assign]]\n"
+        "select = '{'\n"
+        "format = 'q4'\n"
+        "where = { rank = 'x', min_rows = true, sort = 1 }\n"
+        "[[skip]]\n"
+        "[defaults]\n"
+        "F16 = 'f16'\n"
+    )
+    assert placed(refused(lambda: load(tmp_path, text))) == [
+        ("missing-key", None, None),
+        ("unknown-key", 1, 1),
+        ("bad-glob", 3, 10),
+        ("unknown-format", 4, 10),
+        ("wrong-type", 5, 18),
+        ("wrong-type", 5, 34),
+        ("unknown-key", 5, 40),
+        ("missing-key", 6, 3),
+        ("missing-key", 6, 3),
+        ("unknown-direct-format", 8, 7),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data", "line", "column", "message"),
+    [
+        (b"schema = 1\nname = \n", 2, 8, "not TOML: "),
+        (b"schema = 1\n[defaults]\n[defaults]\n", 3, 10, "not TOML: "),
+        (b"schema = 1\r\nschema = 1\r\n", 2, 11, "not TOML: "),
+        (b"schema = 1\nname = '\xe9'\n", 2, 9, "byte 0xe9 is not UTF-8; a recipe is UTF-8 text"),
+        ("schema = 1\nname = 'é".encode() + b"\xff'", 2, 10, "byte 0xff is not UTF-8; a recipe is UTF-8 text"),
+        (b"\xff\xfes\x00", 1, 1, "byte 0xff is not UTF-8; a recipe is UTF-8 text"),
+        (b"schema = 1\nx = " + b"[" * 100000, None, None, "not TOML that can be read: "),
+        (b"schema = " + b"1" * 100000, None, None, "not TOML that can be read: "),
+    ],
+)
+def test_a_text_that_is_no_toml(
+    tmp_path: Path, data: bytes, line: int | None, column: int | None, message: str
+) -> None:
+    path = tmp_path / "r.toml"
+    path.write_bytes(data)
+    (problem,) = refused(lambda: load_recipe(str(path)))
+    assert (problem.path, problem.line, problem.column) == (str(path), line, column)
+    assert problem.message.startswith(message)
+
+
+def test_crlf_and_a_byte_order_mark_are_fine(tmp_path: Path) -> None:
+    recipe = load(tmp_path, "\ufeffschema = 1\r\n# comment\r\nname = 'x'\r\n")
+    assert recipe.name == "x"
+
+
+def test_places_count_the_same_behind_crlf_and_a_byte_order_mark(tmp_path: Path) -> None:
+    text = "\ufeffschema = 1\r\n\r\n[[assign]]\r\nselect = '*'\r\nformat = 'q4'\r\n"
+    assert placed(refused(lambda: load(tmp_path, text))) == [("unknown-format", 5, 10)]
+    assert placed(refused(lambda: load(tmp_path, "\ufeffname = 1"))) == [
+        ("missing-key", None, None),
+        ("wrong-type", 1, 8),
+    ]
+
+
+def test_columns_count_characters(tmp_path: Path) -> None:
+    text = "schema = 1\n[[assign]]\nselect = ['日本é', '{']\nformat = 'bf16'"
+    assert placed(refused(lambda: load(tmp_path, text))) == [("bad-glob", 3, 18)]
+
+
+def test_a_folder_and_an_unreadable_file_are_named(tmp_path: Path) -> None:
+    write(tmp_path, "schema = 1\nextends = 'd'")
+    (tmp_path / "d").mkdir()
+    (problem,) = refused(lambda: load_recipe(str(tmp_path / "r.toml")))
+    assert (problem.code, problem.line, problem.column) == ("unknown-recipe", 2, 11)
+    assert "no file 'd' and no built-in recipe of that name" in problem.message
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path, "schema = 1")
+
+    def deny(_: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", deny)
+    (problem,) = refused(lambda: load_recipe(str(path)))
+    assert str(problem) == f"{path}: cannot be read: Permission denied"
+
+
+def test_a_value_shown_in_a_message_is_printable(tmp_path: Path) -> None:
+    (message,) = messages(tmp_path, 'schema = 1\n"\\u001b[31m" = 1')
+    assert "\x1b" not in message
+    assert r"\x1b[31m" in message
+
+
+def test_the_builtin_recipes_read_without_a_fault() -> None:
+    for builtin in builtin_recipes():
+        load_recipe(str(builtin.path))
