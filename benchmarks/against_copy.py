@@ -88,18 +88,18 @@ def main() -> None:
 
         convert()  # compiles the kernels and warms the page cache
         rounds = [(timed(copy_and_sync), timed(convert)) for _ in range(options.runs)]
-        figures = {
-            "what": f"{options.recipe} of {options.gib} GiB {options.dtype}",
-            "machine": f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores",
-            "copy_seconds": statistics.median(a for a, _ in rounds),
-            "convert_seconds": statistics.median(b for _, b in rounds),
-            "ratio": statistics.median(b / a for a, b in rounds),
-            "weights_per_second": weights / statistics.median(b for _, b in rounds),
-        }
+    what = f"{options.recipe} of {options.gib} GiB {options.dtype}"
+    machine = f"{platform.machine()}, {os.cpu_count()} cores"
+    figures = {
+        "copy_seconds": statistics.median(copied for copied, _ in rounds),
+        "convert_seconds": statistics.median(converted for _, converted in rounds),
+        "ratio": statistics.median(converted / copied for copied, converted in rounds),
+        "weights_per_second": weights / statistics.median(converted for _, converted in rounds),
+    }
     if options.json:
-        print(json.dumps(figures))
+        print(json.dumps({"what": what, "machine": machine, **figures}))
     else:
-        print(f"{figures['what']}, {figures['machine']}, median of {options.runs} interleaved runs")
+        print(f"{what}, {machine}, median of {options.runs} interleaved runs")
         print(f"cp && sync  {figures['copy_seconds']:.2f} s")
         print(f"convert     {figures['convert_seconds']:.2f} s")
         print(f"ratio       {figures['ratio']:.2f}   ({figures['weights_per_second'] / 1e6:.0f} M weights/s)")

@@ -47,7 +47,7 @@ def install(folder: Path, *requirement: str | Path) -> Path:
     """A new environment with the package installed; its folder of programs."""
     venv.create(folder / "env", with_pip=False)
     programs = folder / "env" / ("Scripts" if os.name == "nt" else "bin")
-    pip = [sys.executable, "-m", "pip", "--python", programs / "python", "install", "--quiet"]
+    pip: list[str | Path] = [sys.executable, "-m", "pip", "--python", programs / "python", "install", "--quiet"]
     run(*pip, "--no-deps", "--no-build-isolation", "--no-index", *requirement, folder=folder)
     return programs
 
