@@ -1,0 +1,41 @@
+"""Memory stays flat: what a conversion holds does not grow with the tensor."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support import command, write_sparse_safetensors
+
+MiB = 1 << 20
+
+
+def peak_memory(input: Path, recipe: str, *options: str) -> int:
+    """The largest resident size of a conversion, in bytes; files are read, not mapped, so that it is anonymous."""
+    output = input.with_suffix(".ninfer")
+    process = subprocess.Popen(command(input, "-r", recipe, "-o", output, "--quiet", *options))
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    output.unlink()
+    return usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def sparse(folder: Path, name: str, rows: int, columns: int, dtype: str = "BF16", size: int = 2) -> Path:
+    """A checkpoint of one zero matrix that takes no room on the disk."""
+    return write_sparse_safetensors(folder / name, {"w.weight": (dtype, (rows, columns), rows * columns * size)})
+
+
+def test_a_tensor_of_2_gib_takes_little_more_memory_than_one_of_1_mib(tmp_path: Path) -> None:
+    small = peak_memory(sparse(tmp_path, "small.safetensors", 1024, 512), "q4")
+    large = peak_memory(sparse(tmp_path, "large.safetensors", 1 << 18, 1 << 12), "q4")
+    assert large - small < 300 * MiB
+
+
+def test_the_memory_option_is_honoured(tmp_path: Path) -> None:
+    small = peak_memory(sparse(tmp_path, "small.safetensors", 1024, 512, "F32", 4), "q6")
+    large = sparse(tmp_path, "large.safetensors", 1 << 16, 1 << 12, "F32", 4)
+    capped = peak_memory(large, "q6", "--memory", "16MiB", "--jobs", "4")
+    assert capped - small < 48 * MiB
