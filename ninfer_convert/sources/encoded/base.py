@@ -54,6 +54,11 @@ class Module:
     def shape(self, member: str) -> Shape:
         return self.tensors[member].shape
 
+    def rows(self, member: str) -> tuple[Shape, int]:
+        """All axes of a member but the last, and the last; a scalar is one column."""
+        shape = self.shape(member)
+        return shape[:-1], shape[-1] if shape else 1
+
 
 @dataclass(frozen=True)
 class EncodedModule:
@@ -106,13 +111,14 @@ def encoded(
     scheme = declared.scheme(module.name)
     if fault is None and changers:
         fault = f"{changers[0]} changes the weight's meaning and is not supported"
-    if fault is None and parameter in module.tensors and parameter not in members:
+    twice = parameter in module.tensors and parameter not in members
+    if fault is None and twice:
         fault = f"is stored twice, as {', '.join(members)} and as {parameter}"
     if fault is None:
         fault = declared.changes()
-    if fault is None and scheme.encoding not in (None, encoding):
+    if fault is None and scheme.contradicts(encoding):
         fault = f"config says {scheme.words}, but the tensors are {encoding}"
-    shared = [*changers, *(name for name in ACTIVATION_SCALES if name in module.tensors)]
+    shared = (*changers, *ACTIVATION_SCALES, parameter)
     taken = dict.fromkeys(name for name in (*members, *shared) if name in module.tensors)
     return EncodedModule(
         module.name,

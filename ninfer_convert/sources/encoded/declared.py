@@ -63,7 +63,14 @@ class Scheme:
     block: tuple[int, int] | None = None
     """Rows and columns of an FP8 block."""
     symmetric: bool = True
-    format: str | None = None
+
+    def contradicts(self, encoding: str) -> bool:
+        """Whether the config names another encoding than the tensors have.
+
+        One scale for a whole weight says the same whatever granularity it is called.
+        """
+        one_scale = encoding == "FP8_TENSOR" and self.encoding in _STRATEGIES.values()
+        return self.encoding not in (None, encoding) and not one_scale
 
 
 @dataclass(frozen=True)
@@ -139,7 +146,6 @@ class Declaration:
             group=self._number(weights, "group_size"),
             block=self._block(block) if block is not None else None,
             symmetric=weights.get("symmetric") is not False,
-            format=str(group.get("format") or self.values.get("format") or "") or None,
         )
 
     def _group(self, module: str) -> Mapping[str, Any] | None:

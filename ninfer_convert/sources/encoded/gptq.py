@@ -39,8 +39,8 @@ def _bits(module: Module, declared: Declaration) -> int:
     if said:
         return said
     if module.has("qzeros"):
-        *_, columns = module.shape("scales") or (0,)
-        *_, words = module.shape("qzeros") or (0,)
+        _, columns = module.rows("scales")
+        _, words = module.rows("qzeros")
         return words * 32 // columns if columns else 0
     return 0
 

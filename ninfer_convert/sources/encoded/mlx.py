@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def _recognise(module: Module, declared: Declaration) -> Iterator[EncodedModule]:
     if module.stored("weight") != "U32" or not module.has("scales"):
         return
-    *rows, words = module.shape("weight") or (0,)
+    rows, words = module.rows("weight")
     bits = declared.scheme(module.name).bits
     shape = (*rows, words * 32 // bits) if bits else None
     details = f"{bits or '?'} bits, group {declared.scheme(module.name).group or '?'}"

@@ -40,7 +40,7 @@ def _recognise(module: Module, declared: Declaration) -> Iterator[EncodedModule]
 
 def _nvfp4(module: Module, name: str, scale: str, declared: Declaration) -> EncodedModule:
     """U8 [.., N, K/2] codes, F8_E4M3 [.., N, K/16] scales, an F32 multiplier."""
-    *rows, half = module.shape(name) or (0,)
+    rows, half = module.rows(name)
     found = module.shape(scale)
     fault = None
     if not module.has(f"{scale}_2"):
@@ -54,7 +54,7 @@ def _nvfp4(module: Module, name: str, scale: str, declared: Declaration) -> Enco
 
 
 def _mxfp4(module: Module, name: str, scale: str, declared: Declaration) -> EncodedModule:
-    *rows, half = module.shape(name) or (0,)
+    rows, half = module.rows(name)
     found, expected = module.shape(scale), (*rows, half // 16)
     fault = wrong_shape(scale, found, expected) if half % 16 or found != expected else None
     return encoded(module, (name, scale), "MXFP4", (*rows, half * 2), declared, "ModelOpt, groups of 32", fault, name)
@@ -62,7 +62,7 @@ def _mxfp4(module: Module, name: str, scale: str, declared: Declaration) -> Enco
 
 def _int4(module: Module, name: str, scale: str, declared: Declaration) -> EncodedModule:
     """U8 [.., N/2, K]: two rows to a byte; scales [.., N, K/G]."""
-    *rows, columns = module.shape(name) or (0,)
+    rows, columns = module.rows(name)
     shape = (*rows[:-1], rows[-1] * 2, columns) if rows else None
     found = module.shape(scale)
     fits = shape is not None and found[:-1] == shape[:-1] and found[-1] > 0 and columns % found[-1] == 0

@@ -19,13 +19,13 @@ def _recognise(module: Module, declared: Declaration) -> Iterator[EncodedModule]
         scales = f"{proj}_scales"
         if proj == blocks or not proj or module.stored(blocks) != "U8" or module.stored(scales) != "U8":
             continue
-        *rows, count, size = (0, 0, *module.shape(blocks))[-max(2, len(module.shape(blocks))) :]
+        groups, size = module.rows(blocks)
         fault = None
-        if size != 16:
+        if size != 16 or not groups:
             fault = f"{blocks} is {list(module.shape(blocks))}, where 16 bytes on the last axis were expected"
-        elif module.shape(scales) != (*rows, count):
-            fault = wrong_shape(scales, module.shape(scales), (*rows, count))
-        shape = (*rows, count * 32)
+        elif module.shape(scales) != groups:
+            fault = wrong_shape(scales, module.shape(scales), groups)
+        shape = (*groups[:-1], groups[-1] * 32) if groups else None
         yield encoded(module, (blocks, scales), "MXFP4", shape, declared, "blocks of 32", fault, parameter=proj)
 
 

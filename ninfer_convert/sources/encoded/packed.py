@@ -37,7 +37,7 @@ def _recognise(module: Module, declared: Declaration) -> Iterator[EncodedModule]
 
 def _nvfp4(module: Module, declared: Declaration) -> EncodedModule:
     """U8 [.., N, K/2] codes, F8_E4M3 [.., N, K/16] scales, one F32 divisor."""
-    *rows, half = module.shape("weight_packed")
+    rows, half = module.rows("weight_packed")
     shape = (*rows, half * 2)
     scheme = declared.scheme(module.name)
     scales = module.shape("weight_scale")
@@ -56,8 +56,8 @@ def _nvfp4(module: Module, declared: Declaration) -> EncodedModule:
 
 def _microscaled(module: Module, declared: Declaration) -> EncodedModule:
     """U8 codes of 4 bits (MXFP4) or 6 (MXFP6), E8M0 [.., N, K/32] scales."""
-    *rows, packed = module.shape("weight_packed")
-    *scale_rows, count = module.shape("weight_scale") or (0,)
+    rows, packed = module.rows("weight_packed")
+    scale_rows, count = module.rows("weight_scale")
     columns = count * 32
     members = ("weight_packed", "weight_scale")
     if packed * 8 == columns * 6:
@@ -74,7 +74,7 @@ def _microscaled(module: Module, declared: Declaration) -> EncodedModule:
 
 def _integers(module: Module, declared: Declaration) -> EncodedModule:
     """I32 [.., N, ceil(K * bits / 32)] words, one scale for each group of a row."""
-    *rows, words = module.shape("weight_packed")
+    rows, words = module.rows("weight_packed")
     scheme = declared.scheme(module.name)
     members = ("weight_packed", "weight_scale", "weight_shape")
     shape = (*rows, words * 32 // scheme.bits) if scheme.bits else None
