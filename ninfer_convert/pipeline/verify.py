@@ -172,11 +172,11 @@ class _Verification:
         """Warnings of what cannot be looked at."""
         unknown = [object for object in self.objects if isinstance(object, TensorObject) and not self.known(object)]
         if unknown:
-            kinds = sorted({f"{printable(object.format)} in {printable(object.layout)}" for object in unknown})
-            yield (
-                "unknown-format",
-                f"the words of {len(unknown)} objects are unchecked: {', '.join(kinds)} is not known",
+            kinds = ", ".join(
+                sorted({f"{printable(object.format)} in {printable(object.layout)}" for object in unknown})
             )
+            count = "one object" if len(unknown) == 1 else f"{len(unknown)} objects"
+            yield "unknown-format", f"the words of {count} are unchecked; not known: {kinds}"
         without = sum(self.recorded_digest(object) is None for object in self.objects)
         if without:
             count = f"{without} of {len(self.objects)} objects have no recorded digest"
