@@ -124,10 +124,8 @@ class Selection:
             return selected
         left = selected & self._admitted_by(where)
         if not left and not optional:
-            message = (
-                f"where admits none of the {len(selected)} parameters that are selected; optional = true allows that"
-            )
-            self._complaints.add(select[0].place, "nothing-matches", message)
+            sentence = f"where admits none of the {len(selected)} selected parameters; optional = true allows that"
+            self._complaints.add(select[0].place, "nothing-matches", sentence)
         return left
 
     def _admitted_by(self, where: Where) -> Indices:

@@ -1,0 +1,79 @@
+"""Which format every tensor of known models gets under each built-in recipe."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from ninfer_convert.recipe import builtin_recipes, load_recipe, resolve
+from tests.recipe.models import MODELS, Role, Tensor
+from tests.recipe.support import formats
+
+STORED = {"BF16": "bf16", "F16": "fp32", "F32": "fp32"}
+"""What a kept tensor is stored as."""
+
+Choice = str | None
+"""A format; None: as it is stored."""
+
+TABLE: dict[str, dict[Role, Choice]] = {
+    "q4": {"matrix": "q4_g64_fp16", "embedding": "q5_g64_fp16", "kept": None, "index": "int32"},
+    "q5": {"matrix": "q5_g64_fp16", "embedding": "q6_g64_fp16", "kept": None, "index": "int32"},
+    "q6": {"matrix": "q6_g64_fp16", "embedding": "q6_g64_fp16", "kept": None, "index": "int32"},
+    "q8": {"matrix": "q8_g32_fp16", "embedding": "q8_g32_fp16", "kept": None, "index": "int32"},
+    "bf16": {"matrix": "bf16", "embedding": "bf16", "kept": "bf16", "index": "int32"},
+    "fp32": {"matrix": "fp32", "embedding": "fp32", "kept": "fp32", "index": "int32"},
+}
+
+
+def test_every_builtin_has_its_row() -> None:
+    assert {builtin.name for builtin in builtin_recipes()} == set(TABLE)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("recipe", TABLE)
+def test_every_tensors_format(recipe: str, model: str) -> None:
+    tensors = MODELS[model]
+    resolution = resolve(load_recipe(recipe), tensors)
+    expected = {tensor.name: TABLE[recipe][tensor.role] or STORED[tensor.stored] for tensor in tensors}
+    assert formats(resolution) == expected
+    assert resolution.warnings == ()
+
+
+@pytest.mark.parametrize("stored", STORED)
+@pytest.mark.parametrize("recipe", TABLE)
+def test_the_roles_hold_for_every_floating_type(recipe: str, stored: str) -> None:
+    tensors = [tensor for tensor in MODELS["experts"] if tensor.role != "index"]
+    tensors = [dataclasses.replace(tensor, stored=stored) for tensor in tensors]
+    expected = {tensor.name: TABLE[recipe][tensor.role] or STORED[stored] for tensor in tensors}
+    assert formats(resolve(load_recipe(recipe), tensors)) == expected
+
+
+@pytest.mark.parametrize("recipe", ["q4", "q5", "q6", "q8"])
+def test_quantized_tensors_need_requantize_and_kept_ones_are_decoded(recipe: str) -> None:
+    tensors = [
+        Tensor("blk.0.attn_q.weight", "matrix", "Q8_0", (256, 256), ("gguf_q8_0", "q8_g32_fp16")),
+        Tensor("blk.0.ffn_gate_inp.weight", "kept", "Q8_0", (8, 256), ("gguf_q8_0", "q8_g32_fp16")),
+    ]
+    resolution = resolve(load_recipe(recipe), tensors, requantize=True)
+    assert formats(resolution) == {
+        "blk.0.attn_q.weight": TABLE[recipe]["matrix"],
+        "blk.0.ffn_gate_inp.weight": "fp32",
+    }
+
+
+def test_the_quantizing_recipes_keep_the_same_names() -> None:
+    kept = {}
+    for name in ("q4", "q5", "q6", "q8"):
+        recipe = load_recipe(name)
+        *_, bf16, fp32 = recipe.assigns
+        assert (bf16.says, fp32.says) == ({"format": "bf16"}, {"format": "fp32"})
+        globs = [selector.glob.text for selector in bf16.select]
+        assert globs == [selector.glob.text for selector in fp32.select]
+        kept[name] = globs
+    assert kept["q4"] == kept["q5"] == kept["q6"] == kept["q8"] != []
+
+
+@pytest.mark.parametrize("recipe", TABLE)
+def test_every_builtin_says_what_becomes_of_f16_and_i64(recipe: str) -> None:
+    assert load_recipe(recipe).defaults == {"F16": "fp32", "I64": "int32"}

@@ -1,0 +1,121 @@
+"""Which parameters a table speaks of, and what an empty selection says (recipes.md, Selecting)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.recipe.support import HEAD, Parameter, formats, placed, refused, solve
+
+if TYPE_CHECKING:
+    from ninfer_convert.errors import Problem
+
+PARAMETERS = [
+    Parameter("norm", (256,)),
+    Parameter("w.2", (256, 512), "F32"),
+    Parameter("w.10", (64, 96), "F16"),
+    Parameter("bank", (4, 128, 192)),
+    Parameter("conv", (256, 1, 4), "F64"),
+    Parameter("scale", (), "F32"),
+    Parameter("ids", (1, 512), "I64"),
+    Parameter("mask", (8, 8), "BOOL"),
+    Parameter("q", (256, 256), "Q4_K", exact=("gguf_q4_k",)),
+]
+ALL = frozenset(parameter.name for parameter in PARAMETERS)
+
+
+def touched(folder: Path, assign: str) -> frozenset[str]:
+    """The parameters that an assign applies to; all it does is to say what is so anyway."""
+    text = f'{HEAD}BOOL = "int32"\nF64 = "fp32"\n[[assign]]\n{assign}\nnon_finite = "warn"\n'
+    decisions = solve(folder, text, PARAMETERS).decisions
+    return frozenset(name for name, (piece,) in decisions.items() if piece.rule is not None)
+
+
+@pytest.mark.parametrize(
+    ("where", "names"),
+    [
+        ("rank = 2", {"w.2", "w.10", "ids", "mask", "q"}),
+        ("rank = [0, 1, 3]", {"scale", "norm", "bank", "conv"}),
+        ("dtype = 'F32'", {"w.2", "scale"}),
+        ("dtype = ['F16', 'I64']", {"w.10", "ids"}),
+        ("dtype = 'Q4_K'", {"q"}),
+        ("dtype = 'floating'", ALL - {"ids", "mask"}),
+        ("dtype = 'integer'", {"ids"}),
+        ("dtype = 'encoded'", {"q"}),
+        ("dtype = ['integer', 'BOOL']", {"ids", "mask"}),
+        ("min_rows = 257", {"bank"}),
+        ("max_rows = 1", {"norm", "scale", "ids"}),
+        ("min_columns = 512", {"w.2", "ids"}),
+        ("max_columns = 8", {"conv", "scale", "mask"}),
+        ("min_elements = 98304", {"w.2", "bank"}),
+        ("multiple_of = 64", {"norm", "w.2", "bank", "ids", "q"}),
+        ("rank = [2, 3], min_columns = 128, dtype = 'floating'", {"w.2", "bank", "q"}),
+    ],
+)
+def test_where_filters_by_the_logical_parameter(tmp_path: Path, where: str, names: set[str]) -> None:
+    assert touched(tmp_path, f"select = '*'\nwhere = {{ {where} }}") == names
+
+
+def test_a_list_selects_all_that_any_of_its_globs_matches(tmp_path: Path) -> None:
+    assert touched(tmp_path, "select = ['w.*', 'bank', '*.2']") == {"w.2", "w.10", "bank"}
+
+
+def empty(folder: Path, text: str, *names: str) -> tuple[Problem, ...]:
+    return refused(lambda: solve(folder, HEAD + text, [Parameter(name) for name in names]))
+
+
+def test_every_glob_must_match_something(tmp_path: Path) -> None:
+    text = "[[assign]]\nselect = [\n'a*',\n'b*',\n'c']\nformat = 'bf16'\n"
+    assert placed(empty(tmp_path, text, "a1", "a2")) == [("nothing-matches", 8, 1), ("nothing-matches", 9, 1)]
+
+
+def test_a_selection_that_where_empties_is_an_error(tmp_path: Path) -> None:
+    (problem,) = empty(tmp_path, "[[assign]]\nselect = 'a*'\nwhere.rank = 3\nformat = 'bf16'\n", "a1", "a2")
+    assert placed([problem]) == [("nothing-matches", 6, 10)]
+    assert problem.message == "where admits none of the 2 selected parameters; optional = true allows that"
+
+
+@pytest.mark.parametrize("table", ["[[assign]]\nformat = 'bf16'", "[[skip]]\nreason = 'r'"])
+def test_optional_allows_an_empty_selection(tmp_path: Path, table: str) -> None:
+    parameters = [Parameter("a")]
+    assert solve(tmp_path, f"{HEAD}{table}\nselect = ['b', 'a']\noptional = true", parameters)
+    assert solve(tmp_path, f"{HEAD}{table}\nselect = 'b'\noptional = true", parameters)
+    assert placed(refused(lambda: solve(tmp_path, f"{HEAD}{table}\nselect = 'b'", parameters))) == [
+        ("nothing-matches", 7, 10)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("glob", "hint"),
+    [
+        ("*q_prj.weight", "did you mean layers.0.q_proj.weight?"),
+        ("layer.0.*", "did you mean layers.0."),
+        ("embed_token.weight", "did you mean embed_tokens.weight?"),
+        ("zzz", "'zzz' matches no parameter. optional = true allows an empty selection"),
+    ],
+)
+def test_the_nearest_names_are_shown(tmp_path: Path, glob: str, hint: str) -> None:
+    names = ("layers.0.q_proj.weight", "layers.1.q_proj.weight", "layers.0.k_proj.weight", "embed_tokens.weight")
+    (problem,) = empty(tmp_path, f"[[assign]]\nselect = '{glob}'\nformat = 'bf16'", *names)
+    assert hint in problem.message
+
+
+def test_a_control_character_in_a_name_is_escaped_in_messages(tmp_path: Path) -> None:
+    text = "[[assign]]\nselect = \"a\\u001b[2K*\"\nformat = 'bf16'"
+    (problem,) = empty(tmp_path, text, "a\x1b[2Jx")
+    assert "\x1b" not in problem.message
+    assert "a\\x1b[2Jx" in problem.message
+
+
+def test_ten_thousand_assigns_over_a_thousand_parameters(tmp_path: Path) -> None:
+    names = [f"model.layers.{layer}.{kind}.weight" for layer in range(100) for kind in "abcdefghij"]
+    text = HEAD + "".join(
+        f"[[assign]]\nselect = '*layers.{number % 100}.{'abcdefghij'[number % 7]}.*'\n"
+        f"format = '{'q4_g64_fp16' if number < 9000 else 'q6_g64_fp16'}'\n"
+        for number in range(10_000)
+    )
+    resolution = solve(tmp_path, text, [Parameter(name) for name in names])
+    expected = {name: "q6_g64_fp16" if name.split(".")[3] in "abcdefg" else "bf16" for name in names}
+    assert formats(resolution) == expected
