@@ -30,7 +30,7 @@ def open_checkpoint(path: str | os.PathLike[str], source: str = "model") -> Chec
         from ninfer_convert.sources.gguf import open_gguf
 
         return open_gguf(place, shown, source)
-    if kind == "index":
+    if kind == "json":
         return open_index(place, shown, source)
     return open_file(place, shown, source)
 

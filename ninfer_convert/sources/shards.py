@@ -46,7 +46,8 @@ def read_headers(folder: Path, shown: str, names: Iterable[str], source: str) ->
             problems += error.problems
         else:
             if kind != "safetensors":
-                problems.append(Problem("not-safetensors", f"is no safetensors file but {kind}", path=typed))
+                message = f"is {kind.upper()}, where a safetensors file was expected: download it again"
+                problems.append(Problem("not-safetensors", message, path=typed))
     if problems:
         raise SourceError(problems)
     headers = {}

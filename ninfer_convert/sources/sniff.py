@@ -16,7 +16,7 @@ from typing import Literal
 from ninfer_convert.errors import Problem, SourceError, nearest, printable
 from ninfer_convert.sources import files
 
-Kind = Literal["safetensors", "gguf", "index"]
+Kind = Literal["safetensors", "gguf", "json"]
 
 _LOOKED_AT = 512
 _SPACE = b"\xef\xbb\xbf \t\r\n"
@@ -79,18 +79,16 @@ _RAW_PIECE = re.compile(r"(.+?)(?:\.part[-_]?\d+(?:-?of-?\d+)?|[-.]split-[a-z]|\
 
 
 def identify(path: Path, shown: str) -> Kind:
-    """What to read the file `path` as; "index" for any JSON text.
+    """What to read the file `path` as; any JSON text may be an index.
 
     Raises SourceError saying what it is instead, or that it does not exist, with what to do about it.
     """
     start, size = _look(path, shown)
-    problem = _explain(path, shown, start, size)
-    if problem is not None:
-        raise SourceError(problem)
+    _refuse_others(path, shown, start, size)
     if start.startswith(b"GGUF"):
         return "gguf"
-    if is_json(start):
-        return "index"
+    if _is_json(start):
+        return "json"
     return "safetensors"
 
 
@@ -100,10 +98,10 @@ def refuse_pointer(content: bytes, shown: str) -> None:
     if match:
         promised = f"the {int(match[1])} bytes it stands for" if match[1] else "the file it stands for"
         message = f"is a Git LFS pointer: {promised} were never fetched; run `git lfs pull` there or download it again"
-        raise SourceError(Problem("lfs-pointer", message, path=shown))
+        raise _error(shown, "lfs-pointer", message)
 
 
-def is_json(start: bytes) -> bool:
+def _is_json(start: bytes) -> bool:
     """Whether text begins that is a JSON object or array; a safetensors length in front would not be text."""
     return start.lstrip(_SPACE)[:1] in (b"{", b"[") and _is_text(start.lstrip(_SPACE)[:8])
 
@@ -111,15 +109,15 @@ def is_json(start: bytes) -> bool:
 def _look(path: Path, shown: str) -> tuple[bytes, int]:
     """The first bytes of a regular file, and its size."""
     if not os.path.lexists(path) and "\0" not in shown:
-        raise SourceError(Problem("no-such-file", _missing(path), path=shown))
+        raise _error(shown, "no-such-file", _missing(path))
     if path.is_symlink() and not path.exists():
         message = f"is a link to {printable(os.readlink(path))}, which does not exist: {_AGAIN}"
-        raise SourceError(Problem("broken-link", message, path=shown))
+        raise _error(shown, "broken-link", message)
     with files.translated(shown):
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
             kind = "folder" if stat.S_ISDIR(status.st_mode) else "pipe, device or socket"
-            raise SourceError(Problem("not-a-file", f"is a {kind}, where a file is needed", path=shown))
+            raise _error(shown, "not-a-file", f"is a {kind}, where a file is needed")
         with path.open("rb") as stream:
             return stream.read(_LOOKED_AT), status.st_size
 
@@ -133,37 +131,35 @@ def _missing(path: Path) -> str:
     return "does not exist" + (f"; did you mean {' or '.join(printable(name) for name in close)}?" if close else "")
 
 
-def _explain(path: Path, shown: str, start: bytes, size: int) -> Problem | None:
-    """Why it cannot be read, if what it is can be told from its name and first bytes."""
+def _refuse_others(path: Path, shown: str, start: bytes, size: int) -> None:
+    """Raise SourceError where name and first bytes tell what the file is, and that is none of the kinds we read."""
     if size == 0:
-        return Problem("empty-file", f"is empty: {_AGAIN}", path=shown)
+        raise _error(shown, "empty-file", f"is empty: {_AGAIN}")
     whole = _raw_split(path)
     if whole is not None:
         message = (
             "is, by its name, one piece of a file that was cut into raw pieces: join them in order "
             f"(cat PIECES > {printable(whole)}) and give the whole"
         )
-        return Problem("raw-split", message, path=shown)
+        raise _error(shown, "raw-split", message)
     # A safetensors length may begin like any of the signatures: 640 is a pickle's first two bytes.
     if start[8:9] == b"{" and start[5:8] == bytes(3):
-        return None
+        return
     refuse_pointer(start, shown)
     words = start.lstrip(_SPACE).lower()
     for signature in _SIGNATURES:
         if (words if signature.text else start).startswith(signature.starts):
-            return Problem(signature.code, f"is {signature.what}: {signature.advice}", path=shown)
+            raise _error(shown, signature.code, f"is {signature.what}: {signature.advice}")
     if _ONNX.match(start) or path.name.endswith(".onnx"):
-        return Problem("onnx", "is an ONNX model: take the safetensors or GGUF of the model", path=shown)
-    if start.startswith(b"GGUF") or is_json(start) or start[8:9] == b"{":
-        return None
+        raise _error(shown, "onnx", "is an ONNX model: take the safetensors or GGUF of the model")
+    if start.startswith(b"GGUF") or _is_json(start) or start[8:9] == b"{":
+        return
     if _is_text(start):
         quoted = start.decode().strip()[:60].splitlines()[0]
-        message = f'is a text file beginning "{quoted}", not a checkpoint: {_AGAIN}'
-        return Problem("text-file", message, path=shown)
-    if path.name.endswith(".safetensors"):
-        return None
-    message = f"is neither safetensors nor GGUF: its first bytes are {start[:8].hex(' ')}"
-    return Problem("unknown-file", message, path=shown)
+        raise _error(shown, "text-file", f'is a text file beginning "{quoted}", not a checkpoint: {_AGAIN}')
+    if not path.name.endswith(".safetensors"):
+        message = f"is neither safetensors nor GGUF: its first bytes are {start[:8].hex(' ')}"
+        raise _error(shown, "unknown-file", message)
 
 
 def _raw_split(path: Path) -> str | None:
@@ -180,3 +176,7 @@ def _raw_split(path: Path) -> str | None:
 
 def _is_text(start: bytes) -> bool:
     return start.strip(_SPACE) != b"" and all(byte in b"\t\r\n\f" or 0x20 <= byte < 0x7F for byte in start)
+
+
+def _error(shown: str, code: str, message: str) -> SourceError:
+    return SourceError(Problem(code, message, path=shown))

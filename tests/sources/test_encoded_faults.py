@@ -125,7 +125,7 @@ from tests.sources.modules import (
             for name, value, expected in (
                 ("transform_config", {"config_groups": {"u": {}}}, "changes the weight's meaning"),
                 ("sparsity_config", {"format": "sparse-24-bitmask"}, "changes the weight's meaning"),
-                ("quantization_status", "frozen", "'frozen': only compressed checkpoints"),
+                ("quantization_status", "frozen", "frozen: only compressed checkpoints"),
             )
         ),
         # Two conventions for one weight.
@@ -252,6 +252,17 @@ def test_activation_scales_never_abort(tmp_path: Path) -> None:
     assert only(found).tensors == ("a.weight", "a.weight_scale", "a.input_scale")
     assert found.skipped == {"activation scale of a weight that is not encoded": ("b.input_scale",)}
     assert found.plain == ("b.weight",)
+
+
+def test_activation_scales_of_fused_experts_go_with_their_own_weight(tmp_path: Path) -> None:
+    tensors: dict[str, Member] = {}
+    for name in ("gate_up_proj", "down_proj"):
+        tensors[f"experts.{name}"] = ("F8_E4M3", (2, 4, 8))
+        tensors[f"experts.{name}_scale"] = ("F32", (2,))
+        tensors[f"experts.{name}_input_scale"] = ("F32", (2,))
+    found = classified(tmp_path, {**tensors, "experts.router_input_scale": ("F32", (2,))})
+    assert [one.tensors for one in found.modules] == [tuple(tensors)[:3], tuple(tensors)[3:]]
+    assert list(found.skipped.values()) == [("experts.router_input_scale",)]
 
 
 def test_a_model_that_is_not_quantized_keeps_parameters_of_such_names(tmp_path: Path) -> None:

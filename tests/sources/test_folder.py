@@ -320,6 +320,15 @@ def test_every_pointer_of_a_set_is_told_and_nothing_else_read(tmp_path: Path) ->
     assert all("4976698672 bytes" in message and "git lfs pull" in message for message in pointers)
 
 
+@pytest.mark.parametrize(
+    ("content", "expected"), [(b'{"error": "not found"}', "is JSON,"), (b"GGUF\3\0\0\0", "is GGUF,")]
+)
+def test_a_shard_of_another_kind(tmp_path: Path, content: bytes, expected: str) -> None:
+    (tmp_path / "model.safetensors").write_bytes(content)
+    (message,) = refused(tmp_path)
+    assert f"model.safetensors: {expected} where a safetensors file was expected" in message
+
+
 def test_every_shard_is_checked_against_its_size(tmp_path: Path) -> None:
     for number, cut in ((1, 0), (2, 1), (3, 80)):
         path = shard(tmp_path, f"model-0000{number}-of-00003.safetensors", f"t{number}")

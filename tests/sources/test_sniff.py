@@ -92,7 +92,7 @@ def test_a_header_length_that_looks_like_another_kind(tmp_path: Path, length: in
 @pytest.mark.parametrize("content", [b'{"weight_map": {}}', b"[1]", b"{}", b' \n {"a": 1}', b"        {}"])
 def test_json_is_told_from_a_header_length(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "m").write_bytes(content)
-    assert identify(tmp_path / "m", "m") == "index"
+    assert identify(tmp_path / "m", "m") == "json"
 
 
 def test_gguf_by_its_magic(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from ninfer_convert.errors import Problem
-from ninfer_convert.sources.encoded.base import ACTIVATION_SCALES, PLAIN_FLOATS, Convention, EncodedModule, Module
+from ninfer_convert.sources.encoded.base import PLAIN_FLOATS, Convention, EncodedModule, Module, is_activation_scale
 from ninfer_convert.sources.encoded.bitnet import BITNET
 from ninfer_convert.sources.encoded.bitsandbytes import BITSANDBYTES
 from ninfer_convert.sources.encoded.declared import Declaration, read_declaration
@@ -120,7 +120,7 @@ def classify(checkpoint: Checkpoint, config: Mapping[str, Any] | None) -> Classi
             orphans.setdefault(companion, []).append(name)
         elif member in KEY_VALUE_SCALES:
             skipped.setdefault("scale of a key/value cache", []).append(name)
-        elif member in ACTIVATION_SCALES and (modules or declared.method):
+        elif is_activation_scale(member) and (modules or declared.method):
             skipped.setdefault("activation scale of a weight that is not encoded", []).append(name)
         else:
             plain.append(name)

@@ -29,6 +29,12 @@ ACTIVATION_SCALES = (
 )
 """Scales of a module's inputs and outputs; they are no part of its weight (recipes.md, Companions)."""
 
+
+def is_activation_scale(member: str) -> bool:
+    """Whether a member is a scale of inputs or outputs, of a weight's own name too (`gate_up_proj_input_scale`)."""
+    return any(member == name or member.endswith(f"_{name}") for name in ACTIVATION_SCALES)
+
+
 MEANING_CHANGERS = ("weight_zero_point", "weight_g_idx", "pre_quant_scale", "svdquant_lora_a", "svdquant_lora_b")
 """Companions without which codes and scales alone are another weight (encoded-sources.md 3, rule 5)."""
 
@@ -115,11 +121,11 @@ def encoded(
     if fault is None and twice:
         fault = f"is stored twice, as {', '.join(members)} and as {parameter}"
     if fault is None:
-        fault = declared.changes()
+        fault = declared.changes
     if fault is None and scheme.contradicts(encoding):
         fault = f"config says {scheme.words}, but the tensors are {encoding}"
-    shared = (*changers, *ACTIVATION_SCALES, parameter)
-    taken = dict.fromkeys(name for name in (*members, *shared) if name in module.tensors)
+    activations = (*ACTIVATION_SCALES, *(f"{parameter}_{name}" for name in ACTIVATION_SCALES))
+    taken = dict.fromkeys(name for name in (*members, *changers, *activations, parameter) if name in module.tensors)
     return EncodedModule(
         module.name,
         module.full(parameter),

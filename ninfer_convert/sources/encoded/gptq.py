@@ -21,7 +21,7 @@ def _recognise(module: Module, declared: Declaration) -> Iterator[EncodedModule]
     matrix = module.stored("qweight") == "I32" and len(qweight) == len(scales) == 2 and bits
     if matrix and qweight[1] == scales[1]:
         encoding, shape = "GPTQ", (qweight[1], qweight[0] * 32 // bits)
-        order = ", act-order" if declared.values.get("desc_act") else ""
+        order = ", act-order" if declared.act_order else ""
         details, fault = f"{bits} bits, group {_group(shape[1], scales[0])}{order}", None
     elif matrix and qweight[1] * 32 == scales[1] * bits:
         encoding, shape = "AWQ", (scales[1], qweight[0])
