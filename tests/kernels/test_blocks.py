@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
 from ninfer_convert.formats.stored import GGML_TYPES
-from ninfer_convert.kernels.blocks import DECODERS, decode_blocks, decode_blocks_into
+from ninfer_convert.kernels.blocks import DECODERS, decode_blocks, decode_blocks_into, tables
+from tests.flush import flushed_subnormals
 from tests.oracle import blocks as oracle
 from tests.oracle import gguf
 
@@ -117,6 +118,17 @@ def test_blocks_may_lie_in_memory_that_is_read_only_or_scattered() -> None:
     values = words(decode_blocks(8, rows))
     assert np.array_equal(words(decode_blocks(8, np.frombuffer(rows.tobytes(), np.uint8).reshape(rows.shape))), values)
     assert np.array_equal(words(decode_blocks(8, rows[::-1])), values[::-1])
+
+
+@pytest.mark.parametrize("ggml", sorted(DECODERS), ids=lambda ggml: GGML_TYPES[ggml].name)
+def test_a_thread_that_flushes_subnormals_decodes_alike(ggml: int) -> None:
+    rows = random_rows(ggml, 2, seed=ggml)
+    expected = words(decode_blocks(ggml, rows))
+    for table in (tables.mxfp4_books, tables.nvfp4_books):
+        table.cache_clear()
+    with flushed_subnormals():
+        found = decode_blocks(ggml, rows)
+    assert np.array_equal(words(found), expected)
 
 
 def test_values_can_be_decoded_into_an_array_at_hand() -> None:

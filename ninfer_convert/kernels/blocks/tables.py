@@ -47,8 +47,23 @@ def signs_of_seven_bits() -> Table:
 @cache
 def mxfp4_books() -> Table:
     """[256, 16]: E2M1 times 2^(b - 127) for each scale byte b; 0xFF is no NaN in ggml, and overflows."""
-    with np.errstate(over="ignore"):
-        return np.ldexp(DOUBLED_E2M1, np.arange(-128, 128)[:, None]).astype(np.float32)
+    words = [[_power_word(int(code), byte - 128) for code in DOUBLED_E2M1] for byte in range(256)]
+    return np.array(words, dtype=np.uint32).view(np.float32)
+
+
+def _power_word(factor: int, exponent: int) -> int:
+    """The binary32 word of factor * 2^exponent, made of whole numbers so that no subnormal is flushed on the way."""
+    if factor == 0:
+        return 0
+    magnitude = abs(factor)
+    sign = (factor < 0) << 31
+    lead = exponent + magnitude.bit_length() - 1
+    if lead > 127:
+        return sign | 0x7F800000
+    if lead < -126:
+        return sign | magnitude << (exponent + 149)
+    fraction = magnitude << (24 - magnitude.bit_length()) & 0x7FFFFF
+    return sign | (lead + 127) << 23 | fraction
 
 
 @cache
