@@ -54,7 +54,7 @@ def spell(where: Where) -> str:
         elif step.isidentifier() and step.isascii():
             text += f".{step}" if text else step
         else:
-            text += f'["{printable(step)}"]'
+            text += f'["{printable(_cut(step))}"]'
     return text or "the directory"
 
 
@@ -64,5 +64,9 @@ def shown(value: Any) -> str:
         return "an object"
     if isinstance(value, list):
         return f"a list of {len(value)}"
-    text = printable(json.dumps(value, ensure_ascii=False))
+    return _cut(printable(json.dumps(value, ensure_ascii=False)))
+
+
+def _cut(text: str) -> str:
+    """`text` without the middle of a very long one."""
     return text if len(text) <= 200 else f"{text[:120]}...{text[-60:]}"

@@ -145,7 +145,7 @@ class Artifact:
         name = self.files.files[index].path or os.path.basename(self.path)
         for folder in self._folders:
             path = os.path.join(folder, name)
-            if os.path.lexists(path):
+            if os.path.isfile(path):
                 break
         else:
             raise ArtifactError(Problem("part-missing", "this part of the artifact is missing", shown))

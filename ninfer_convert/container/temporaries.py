@@ -10,7 +10,6 @@ import errno
 import hashlib
 import os
 import re
-import secrets
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
@@ -38,7 +37,7 @@ class Temporaries:
     def claim(destination: str) -> Temporaries:
         """New names beside `destination`, locked until `remove`, or until the process ends."""
         while True:
-            stem = _prefix(destination) + secrets.token_hex(4)
+            stem = _prefix(destination) + os.urandom(4).hex()
             try:
                 lock = os.open(f"{stem}.{LOCK}", os.O_RDWR | os.O_CREAT | os.O_EXCL | BINARY, 0o600)
             except FileExistsError:
@@ -74,9 +73,9 @@ class Temporaries:
                 _unlink(os.path.join(folder, name))
         _unlink(self.entry)
         _unlink(self.replaced)
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            os.close(lock)
         _unlink(f"{self.stem}.{LOCK}")
 
 
@@ -98,7 +97,7 @@ def remove_leftovers(destination: str | os.PathLike[str]) -> None:
             left.remove()
 
 
-def remove_parts(folder: str, names: Iterable[str], artifact_id: bytes) -> None:
+def remove_parts(folder: str, artifact_id: bytes, names: Iterable[str]) -> None:
     """Remove those files of `names` in `folder` that are parts of the artifact `artifact_id`."""
     for name in names:
         path = os.path.join(folder, name)
@@ -126,7 +125,7 @@ def _remove_unpublished_parts(entry: str, path: str, standing: bytes | None) -> 
         return
     # With a second name the entry stands somewhere, complete with these parts.
     if os.stat(entry).st_nlink == 1:
-        remove_parts(folder_of(path), names, id)
+        remove_parts(folder_of(path), id, names)
 
 
 def _take_over(stem: str) -> Temporaries | None:

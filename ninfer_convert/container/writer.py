@@ -54,7 +54,9 @@ class ArtifactWriter:
         self._coverage = Coverage()
         self._pool = FilePool(self._open_temporary)
         self._made: dict[str, os.stat_result] = {}
-        """What is published under which name: the final path, and the file as it was before it had that name."""
+        """The files to be published, each under the path it will have."""
+        self._replaced: tuple[bytes, tuple[str, ...]] = b"", ()
+        """The id of the entry that is replaced, and the parts that only it names."""
 
     def __enter__(self) -> ArtifactWriter:
         remove_leftovers(self._path)
@@ -77,8 +79,19 @@ class ArtifactWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        try:
+            self._clear_up()
+        except BaseException:
+            # Ctrl-C comes once: what it cut short is begun again.
+            self._clear_up()
+            raise
+
+    def _clear_up(self) -> None:
+        """Remove the temporary files; before them what is no part of what stands now, be it the old or the new."""
         self._pool.close()
-        if not self._is_published(self._path):
+        if self._is_published(self._path):
+            remove_parts(self._folder, *self._replaced)
+        else:
             for path in self._made:
                 if self._is_published(path):
                     os.unlink(path)
@@ -132,10 +145,11 @@ class ArtifactWriter:
         names = [file.path for file in self._files.files]
         paths = [self._path if name is None else os.path.join(self._folder, name) for name in names]
         self._made = {path: os.stat(self._temporaries.file(index)) for index, path in enumerate(paths)}
-        replaces = self._force and not os.path.islink(self._path)
-        old_id, old_parts = parts_of(self._path, self._path) if replaces else (b"", ())
-        if old_parts:
-            keep(self._path, self._temporaries.replaced)
+        if self._force and not os.path.islink(self._path):
+            id, parts = parts_of(self._path, self._path)
+            self._replaced = id, tuple(name for name in parts if name not in names)
+            if parts:
+                keep(self._path, self._temporaries.replaced)
         for index in range(1, len(paths)):
             publish(self._temporaries.file(index), paths[index])
         sync_folder(self._folder)
@@ -144,7 +158,6 @@ class ArtifactWriter:
         else:
             publish(self._temporaries.entry, self._path)
         sync_folder(self._folder)
-        remove_parts(self._folder, sorted({*old_parts} - {*names}), old_id)
 
     def _is_published(self, path: str) -> bool:
         """Whether our own file has the name `path`: asked of the disk, since an interruption may fall anywhere."""

@@ -85,7 +85,7 @@ def verify(path: str, *, jobs: int = 1, progress: Callable[[Progress], None] | N
         with open_artifact(path) as artifact:
             return _Verification(artifact, progress).report(jobs)
     except ArtifactError as error:
-        faults = tuple(Fault(problem.code, str(problem), problem.tensor) for problem in error.problems)
+        faults = tuple(Fault(problem.code, str(problem)) for problem in error.problems)
         return VerifyReport(path, None, faults, len(faults))
 
 
