@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from ninfer_convert.pipeline.planned import Shaping
 from ninfer_convert.pipeline.run import Running, run
 from tests.oracle import container, gguf
 from tests.oracle.gguf import File, Tensor, string
+from tests.support import program
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "gguf"
 EXPECTED = load_file(GOLDEN / "expected.safetensors")
@@ -143,6 +145,27 @@ def test_types_that_ggml_lacks_must_be_skipped(tmp_path: Path) -> None:
     assert "c.weight: stored as ggml type 200 (unknown), which cannot be converted" in str(error)
     skip = '[[skip]]\nselect = ["b.weight", "c.weight"]\nreason = "of no known type"\n'
     assert convert(path, skip, tmp_path).directory["bindings"].keys() == {"a.weight"}
+
+
+def test_info_lists_what_cannot_be_converted(tmp_path: Path) -> None:
+    path = tmp_path / "blob"
+    tensors = [Tensor("a", 22, (2, 256), bytes(164)), Tensor("b", 200, (2, 64), bytes(64))]
+    path.write_bytes(File(tensors, [gguf.u32("general.alignment", 64), gguf.u32("n", 7)], alignment=64).build())
+    done = program("info", path, "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    listed = {tensor["name"]: tensor for tensor in document["tensors"]}
+    assert [(name, tensor["type"]) for name, tensor in listed.items()] == [("a", "IQ2_S"), ("b", "GGML_200")]
+    assert listed["b"]["relative_offset"] == 192
+    assert listed["b"]["offset"] == len(path.read_bytes()) - 64
+    assert document["metadata"] == {"general.alignment": 64, "n": 7}
+
+
+def test_a_file_without_tensors_has_info_and_no_artifact(tmp_path: Path) -> None:
+    path = tmp_path / "empty.gguf"
+    path.write_bytes(File(metadata=[string("general.architecture", "llama")]).build())
+    assert program("info", path).returncode == 0
+    assert [problem.code for problem in refused(path, "", tmp_path).problems] == ["no-tensors"]
 
 
 def test_block_types_without_a_format_of_their_own_need_a_line(tmp_path: Path) -> None:

@@ -106,6 +106,12 @@ def test_the_metadata_section_and_the_headers_digest_are_kept(tmp_path: Path) ->
     assert checkpoint.files[0].header_sha256 == hashlib.sha256(file.header()).hexdigest()
 
 
+def test_rotated_matrices_are_pointed_out(tmp_path: Path) -> None:
+    (note,) = opened(tmp_path, File(metadata=[u32("prism.hadamard.block_size", 1024)]).build()).notes
+    assert "Hadamard-rotated (prism.hadamard.*)" in note
+    assert opened(tmp_path, File(metadata=[u32("prism.version", 1)]).build()).notes == ()
+
+
 def test_a_file_without_tensors_opens(tmp_path: Path) -> None:
     assert dict(opened(tmp_path, File().build()).tensors) == {}
 
