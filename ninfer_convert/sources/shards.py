@@ -7,10 +7,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from ninfer_convert.errors import Problem, SourceError
+from ninfer_convert.errors import Problem, SourceError, printable
 from ninfer_convert.sources import sniff
 from ninfer_convert.sources.base import Checkpoint, StoredTensor, default_name
-from ninfer_convert.sources.labels import label
 from ninfer_convert.sources.safetensors import Header, read_header
 
 SHARD = re.compile(r"(?P<prefix>.*)-(?P<number>\d{5})-of-(?P<total>\d{5})\.safetensors", re.DOTALL)
@@ -21,7 +20,7 @@ def open_file(path: Path, shown: str, source: str) -> Checkpoint:
     """The checkpoint in one safetensors file; raises SourceError for one shard of a set."""
     shard = SHARD.fullmatch(path.name)
     if shard and int(shard["total"]) > 1:
-        folder = label(os.path.dirname(shown) or ".")
+        folder = printable(os.path.dirname(shown) or ".")
         message = (
             f"is shard {int(shard['number'])} of {int(shard['total'])}: "
             f"give the folder ({folder}), so that the whole model is read"

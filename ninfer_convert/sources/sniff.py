@@ -109,7 +109,7 @@ def _is_json(start: bytes) -> bool:
 def _look(path: Path, shown: str) -> tuple[bytes, int]:
     """The first bytes of a regular file, and its size."""
     if not os.path.lexists(path) and "\0" not in shown:
-        raise _error(shown, "no-such-file", _missing(path))
+        raise _error(shown, "no-such-file", _missing(path, shown))
     if path.is_symlink() and not path.exists():
         message = f"is a link to {printable(os.readlink(path))}, which does not exist: {_AGAIN}"
         raise _error(shown, "broken-link", message)
@@ -122,11 +122,11 @@ def _look(path: Path, shown: str) -> tuple[bytes, int]:
             return stream.read(_LOOKED_AT), status.st_size
 
 
-def _missing(path: Path) -> str:
+def _missing(path: Path, shown: str) -> str:
     try:
         close = nearest(path.name, os.listdir(path.parent))
     except OSError:
-        hub = re.fullmatch(r"[\w.-]+/[\w.-]+", str(path))
+        hub = re.fullmatch(r"\w[\w.-]*/[\w.-]+", shown)
         return "does not exist" + ("; a model of the Hugging Face hub must be downloaded first" if hub else "")
     return "does not exist" + (f"; did you mean {' or '.join(printable(name) for name in close)}?" if close else "")
 

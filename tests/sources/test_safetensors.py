@@ -319,6 +319,14 @@ def test_a_header_over_the_documented_limit_is_refused_unread(tmp_path: Path) ->
     assert all(str(number) in message for number in (MAX_HEADER + 1, MAX_HEADER, size))
 
 
+def test_a_header_over_100_megabytes_is_read(tmp_path: Path) -> None:
+    count = 20_000
+    tensors = {f"{number:05d}" + "x" * 5_300: oracle.tensor("U8", (1,)) for number in range(count)}
+    header = opened(tmp_path, oracle.build(tensors))
+    assert header.file.payload > 100 << 20
+    assert list(header.tensors) == list(tensors)
+
+
 def test_a_hostile_shape_costs_no_time(tmp_path: Path) -> None:
     (message,) = refused(tmp_path, with_header({"t": entry(shape=[2**62] * 500_000)}, bytes(4)))
     assert len(message) < 200

@@ -131,6 +131,7 @@ def test_what_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert refused("model.safetensor") == "no-such-file: does not exist; did you mean model.safetensors?"
     assert refused("nothing") == "no-such-file: does not exist"
     assert refused("org/model-7b").endswith("a model of the Hugging Face hub must be downloaded first")
+    assert refused("./gone/model-7b") == "no-such-file: does not exist"
     assert refused("model.safetensors/x").startswith("no-such-file: ")
     assert refused("a\0b").startswith("unreadable: ")
     os.symlink("gone", "link.safetensors")
