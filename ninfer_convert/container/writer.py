@@ -27,7 +27,7 @@ from ninfer_convert.container.files import FilePlan, padded_json
 from ninfer_convert.container.framing import ENTRY_MAGIC, HEADER, PART_MAGIC
 from ninfer_convert.container.positioned import BINARY, FilePool, read_at, write_at
 from ninfer_convert.container.reader import derive_id
-from ninfer_convert.container.temporaries import Temporaries, parts_of, remove_leftovers, remove_parts
+from ninfer_convert.container.temporaries import Temporaries, parts_of, remove_parts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,9 +40,10 @@ DIGEST_PIECE = 4 << 20
 class ArtifactWriter:
     """A context in which an artifact is written; without `finish` it leaves nothing behind.
 
-    Entering it checks the destination, removes what dead runs to it left, and makes the temporary files. Raises
-    OutputError there and in each method where the system refuses. An existing entry is replaced only with `force`;
-    where it is a link, the link is replaced and what it points to stays.
+    Entering it checks the destination and makes the temporary files. Raises OutputError there and in each method
+    where the system refuses. An existing entry is replaced only with `force`; where it is a link, the link is replaced
+    and what it points to stays. What dead runs left is not its business: `remove_leftovers` comes before `plan_files`,
+    which takes the names that are free.
     """
 
     def __init__(self, destination: str | os.PathLike[str], files: FilePlan, force: bool = False) -> None:
@@ -59,7 +60,6 @@ class ArtifactWriter:
         """The id of the entry that is replaced, and the parts that only it names."""
 
     def __enter__(self) -> ArtifactWriter:
-        remove_leftovers(self._path)
         check_destination(self._path, self._needed, self._force)
         with output_errors(self._path, self._needed):
             self._temporaries = Temporaries.claim(self._path)

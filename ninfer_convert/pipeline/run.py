@@ -24,6 +24,7 @@ from ninfer_convert.container import (
     ArtifactWriter,
     FilePlan,
     plan_files,
+    remove_leftovers,
     with_digests,
 )
 from ninfer_convert.errors import OutputError, Problem
@@ -109,6 +110,8 @@ def run(plan: Plan, destination: Path, running: Running, progress: Callable[[Pro
     """
     start = time.monotonic()
     _refuse_inputs(plan, destination)
+    # First of all: parts that a dead run left would give ours other names.
+    remove_leftovers(destination)
     files = file_plan(plan, destination, running)
     tally = _Tally(plan.source_bytes, progress)
     with ArtifactWriter(destination, files, force=running.force) as writer:

@@ -142,7 +142,7 @@ def left_and_living(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(list(folder.iterdir())) == 6
     planned = making.directory()
     with ArtifactWriter(path, plan_files(planned, path)):
-        assert len(list(folder.iterdir())) == 2
+        assert len(list(folder.iterdir())) == 8
         remove_leftovers(path)
         assert len(list(folder.iterdir())) == 2
     assert list(folder.iterdir()) == []
@@ -166,6 +166,7 @@ def test_without_locks_nothing_is_taken_for_a_dead_runs(folder: Path, monkeypatc
     planned = making.directory()
     with ArtifactWriter(path, plan_files(planned, path)):
         before = set(folder.iterdir())
+        remove_leftovers(path)
         payload = making.write(path)
         assert set(folder.iterdir()) == {*before, path}
     assert container.read(path).payload == payload

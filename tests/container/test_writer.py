@@ -461,6 +461,7 @@ class TestTemporaries:
         planned = making.directory()
         path = tmp_path / "m.ninfer"
         with ArtifactWriter(path, plan_files(planned, path)) as first:
+            remove_leftovers(path)
             payload = making.write(path, seed=4)
             fill(first)
             with pytest.raises(OutputError, match="exists already"):
