@@ -13,9 +13,11 @@ from ninfer_convert.formats import get_format
 from ninfer_convert.methods.absmax import GROUPED_ABSMAX
 from ninfer_convert.methods.base import Encode, Job, Method
 from ninfer_convert.methods.cast import CAST_DIRECT
+from ninfer_convert.methods.fp8 import FP8_ROW_MAXABS
 from ninfer_convert.methods.imported import IMPORT_ENCODED
+from ninfer_convert.methods.search import GROUPED_SEARCH
 
-_ALL: tuple[Method, ...] = (CAST_DIRECT, GROUPED_ABSMAX, IMPORT_ENCODED)
+_ALL: tuple[Method, ...] = (CAST_DIRECT, GROUPED_ABSMAX, GROUPED_SEARCH, FP8_ROW_MAXABS, IMPORT_ENCODED)
 
 METHODS = MappingProxyType({method.name: method for method in _ALL})
 """Every method by name; the first that makes a format from values is the usual one for it."""

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ninfer_convert.errors import NumericError, Problem
-from ninfer_convert.formats import FORMATS, GroupedFormat
-from ninfer_convert.formats.stored import stored_type
-from ninfer_convert.methods import failures
+from ninfer_convert.errors import NumericError
+from ninfer_convert.formats import GroupedFormat
+from ninfer_convert.methods.quantizing import GROUPED, grouped_problems, refusal
 from ninfer_convert.methods.reading import float_words
 from ninfer_convert.values import Words
 
@@ -24,18 +23,12 @@ class GroupedAbsmax:
     """From stored words to codes and scales without a float copy of the tensor; any row at any time."""
 
     name: str = "grouped_absmax"
-    formats: tuple[str, ...] = ("q4_g64_fp16", "q5_g64_fp16", "q6_g64_fp16", "q8_g32_fp16")
+    formats: tuple[str, ...] = GROUPED
     parameters: Mapping[str, type] = field(default_factory=dict)
     quantizes: bool = True
 
     def refusal(self, source: Source, format: Format) -> str | None:
-        if format.name not in self.formats:
-            why = ", which is imported from codes, never made from values" if format.category == "grouped" else ""
-            return f"{self.name} makes {', '.join(self.formats)}, not {format.name}{why}"
-        stored = stored_type(source.stored)
-        if not stored.floating:
-            return f"{self.name} quantizes floating values, and {stored.name} is {stored.kind}"
-        return None
+        return refusal(self, source, format)
 
     def encoder(self, job: Job) -> Encode:
         import numpy as np
@@ -52,21 +45,10 @@ class GroupedAbsmax:
             scales = np.empty((end - begin, groups), np.uint16)
             matrix = words.reshape(codes.shape)
             if encode_absmax(matrix, half, format.group, format.qmin, format.qmax, codes, scales) >= 0:
-                raise NumericError(self._problems(job, format))
+                raise NumericError(grouped_problems(job, format))
             return Words(codes, scales)
 
         return encode
-
-    def _problems(self, job: Job, format: GroupedFormat) -> tuple[Problem, ...]:
-        from ninfer_convert.kernels.cast import floats_to_f32
-
-        direct = "mend the checkpoint, or keep the tensor in fp32 or bf16, which store them as they are"
-        grouped = [other for other in map(FORMATS.get, self.formats) if isinstance(other, GroupedFormat)]
-        return (
-            *failures.non_finite(job, f"{format.name} cannot hold them: {direct}"),
-            *failures.made_infinite(job, floats_to_f32, "uint32", "binary32", "no format holds values so large"),
-            *failures.scale_overflow(job, format, grouped),
-        )
 
 
 GROUPED_ABSMAX = GroupedAbsmax()

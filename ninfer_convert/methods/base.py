@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from ninfer_convert.formats import Format
     from ninfer_convert.values import Source, Words
 
@@ -19,7 +22,8 @@ class Job:
     """One piece of an object to convert: a source folded to `rows` x `columns`, and how.
 
     For direct formats every element is a row of one column. `non_finite` is recipes.md's rule of that name:
-    "warn", "keep" or "refuse".
+    "warn", "keep" or "refuse". `importance` weighs the input channels: float64 [columns], or [E, columns] for a bank
+    of E equal blocks of rows; None where all weigh the same.
     """
 
     source: Source
@@ -28,6 +32,7 @@ class Job:
     columns: int
     parameters: Mapping[str, Any]
     non_finite: str = "warn"
+    importance: NDArray[np.float64] | None = None
 
 
 class Method(Protocol):

@@ -16,7 +16,7 @@ from ninfer_convert.methods.reading import float_words, pieces
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ninfer_convert.formats import GroupedFormat
+    from ninfer_convert.formats import GroupedFormat, RowScaledFormat
     from ninfer_convert.methods.base import Job
     from ninfer_convert.values import Source, Values
 
@@ -117,6 +117,35 @@ def scale_overflow(job: Job, format: GroupedFormat, others: Iterable[GroupedForm
         f"({_counted(tally.count, 'such group', 'such groups')}); {' or '.join([*fitting, 'fp32'])} holds this tensor"
     )
     return (problem(job.source, "scale-overflow", message),)
+
+
+def row_without_scale(job: Job, format: RowScaledFormat) -> tuple[Problem, ...]:
+    """All rows of finite values whose scale, or its reciprocal, is infinite, as one problem or none."""
+    import numpy as np
+
+    from ninfer_convert.kernels.fp8 import find_unscalable
+
+    tally = Tally()
+    first_largest = 0
+    for begin, values in pieces(job):
+        words, half = float_words(values)
+        count, first, largest = find_unscalable(words.reshape(-1, job.columns), half, format.scale == "bf16")
+        if tally.first < 0:
+            first_largest = int(largest)
+        tally.add(count, begin // job.columns + first if first >= 0 else -1)
+    if not tally.count:
+        return ()
+    absmax = float(np.uint32(first_largest).view(np.float32))
+    if format.scale == "bf16":
+        code, why, holding = "scale-underflow", "whose reciprocal is beyond binary32", "bf16 or fp32"
+    else:
+        code, why = "scale-overflow", "beyond binary16's largest, 65504"
+        holding = "fp8_e4m3fn_row_bf16 or bf16 or fp32"
+    message = (
+        f"row {_place(tally.first, job.source.shape[:-1])}: absmax {absmax:.6g} needs the scale {absmax / 448:.6g} in "
+        f"{format.name}, {why} ({_counted(tally.count, 'such row', 'such rows')}); {holding} holds this tensor"
+    )
+    return (problem(job.source, code, message),)
 
 
 def no_int32(job: Job, find: Callable[[Values], tuple[int, int]]) -> Problem:

@@ -62,7 +62,9 @@ def source(array: Array, stored: str, **facts: Any) -> ArraySource:
     return ArraySource(array, stored, **facts)
 
 
-def job(of: ArraySource, format: str, non_finite: str = "warn") -> Job:
+def job(of: ArraySource, format: str, non_finite: str = "warn", **facts: Any) -> Job:
     """All of a source in a format: folded to rows of the last axis, or element by element for direct formats."""
     columns = 1 if get_format(format).category == "direct" else of.shape[-1]
-    return Job(of, get_format(format), prod(of.shape) // columns, columns, {}, non_finite)
+    return Job(
+        of, get_format(format), prod(of.shape) // columns, columns, facts.pop("parameters", {}), non_finite, **facts
+    )

@@ -43,6 +43,9 @@ def test_an_unknown_method_gives_the_nearest_and_the_list() -> None:
         ("q6_g64_fp16", (), "grouped_absmax"),
         ("q8_g32_fp16", (), "grouped_absmax"),
         ("q4_g64_fp16", ("gguf_q8_0", "q8_g32_fp16"), "grouped_absmax"),
+        ("fp8_e4m3fn_row_bf16", (), "fp8_row_maxabs"),
+        ("fp8_e4m3fn_row_fp16", (), "fp8_row_maxabs"),
+        ("fp8_e4m3fn_row_fp16", ("fp8_e4m3fn_row_fp16",), "import_encoded"),
         ("nvfp4", (), None),
         ("q2_g64_fp16", (), None),
         ("t2_g128_fp16", (), None),
@@ -83,12 +86,29 @@ REFUSALS = [
         "bf16",
         "grouped_absmax makes q4_g64_fp16, q5_g64_fp16, q6_g64_fp16, q8_g32_fp16, not bf16",
     ),
+    (
+        "grouped_search",
+        "F32",
+        "q2_g64_fp16",
+        "grouped_search makes q4_g64_fp16, q5_g64_fp16, q6_g64_fp16, q8_g32_fp16, not q2_g64_fp16, "
+        "which is imported from codes, never made from values",
+    ),
+    ("grouped_search", "I8", "q4_g64_fp16", "grouped_search quantizes floating values, and I8 is integer"),
+    (
+        "fp8_row_maxabs",
+        "F32",
+        "q8_g32_fp16",
+        "fp8_row_maxabs makes fp8_e4m3fn_row_bf16, fp8_e4m3fn_row_fp16, not q8_g32_fp16",
+    ),
+    ("fp8_row_maxabs", "U8", "fp8_e4m3fn_row_bf16", "fp8_row_maxabs quantizes floating values, and U8 is integer"),
     ("cast_direct", "F32", "q4_g64_fp16", "cast_direct makes bf16, fp32, int32, not q4_g64_fp16"),
     ("cast_direct", "F8_E4M3", "bf16", "F8_E4M3 words have no values that could be cast"),
     ("cast_direct", "C64", "fp32", "C64 words have no values that could be cast"),
     ("grouped_absmax", "BF16", "q4_g64_fp16", None),
     ("grouped_absmax", "F64", "q8_g32_fp16", None),
     ("grouped_absmax", "Q4_K", "q4_g64_fp16", None),
+    ("grouped_search", "Q4_K", "q5_g64_fp16", None),
+    ("fp8_row_maxabs", "F16", "fp8_e4m3fn_row_fp16", None),
     ("cast_direct", "BOOL", "int32", None),
     ("cast_direct", "Q4_K", "bf16", None),
     ("cast_direct", "U64", "fp32", None),
@@ -103,4 +123,5 @@ def test_refusals_from_header_facts(method: str, stored: str, format: str, why: 
 
 def test_what_quantizes_says_so() -> None:
     assert not get_method("cast_direct").quantizes
-    assert get_method("grouped_absmax").quantizes
+    assert not get_method("import_encoded").quantizes
+    assert all(get_method(name).quantizes for name in ("grouped_absmax", "grouped_search", "fp8_row_maxabs"))
