@@ -8,17 +8,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from gguf.constants import GGML_QUANT_SIZES
 from numpy.typing import NDArray
 
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 STRING, ARRAY = 8, 9
-SIZES = {
-    **{int(kind): (size, values) for kind, (values, size) in GGML_QUANT_SIZES.items()},
-    42: (18, 64),
-    142: (34, 128),
-    143: (28, 128),
+_BLOCK_BYTES = {
+    1: ((0, 4), (1, 2), (24, 1), (25, 2), (26, 4), (27, 8), (28, 8), (30, 2)),
+    32: ((2, 18), (3, 20), (6, 22), (7, 24), (8, 34), (20, 18), (39, 17)),
+    64: ((40, 36), (42, 18)),
+    128: ((41, 18), (142, 34), (143, 28)),
+    256: (
+        *((10, 84), (11, 110), (12, 144), (13, 176), (14, 210), (34, 54), (35, 66)),
+        *((16, 66), (17, 74), (18, 98), (19, 50), (21, 110), (22, 82), (23, 136), (29, 56)),
+    ),
 }
+SIZES = {ggml: (size, values) for values, kinds in _BLOCK_BYTES.items() for ggml, size in kinds}
 """ggml type id -> (block bytes, block values)."""
 
 
