@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from ninfer_convert.errors import RecipeError
-from ninfer_convert.methods import METHODS
 from ninfer_convert.recipe import Resolution, load_recipe, resolve
 from ninfer_convert.recipe.schema import RECIPE
 from tests.recipe.support import Parameter, refused
@@ -21,8 +20,6 @@ TENSORS = [
     for name, (stored, shape) in json.loads((FOLDER / "tensors.json").read_text())["tensors"].items()
 ]
 PENDING = {
-    "03-format-resets-method.toml": lambda: "grouped_search" in METHODS,
-    "04-method-keeps-format.toml": lambda: "grouped_search" in METHODS,
     "09-group-captures.toml": lambda: "group" in RECIPE,
     "10-group-one-parent.toml": lambda: "group" in RECIPE,
 }
