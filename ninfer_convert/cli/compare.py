@@ -11,7 +11,8 @@ import click
 from ninfer_convert.cli import render
 from ninfer_convert.cli.options import debug_option, jobs_option, json_option, quiet_option
 from ninfer_convert.cli.progress import progress
-from ninfer_convert.errors import SHOWN_AT_MOST, printable, unknown
+from ninfer_convert.errors import SHOWN_AT_MOST, unknown
+from ninfer_convert.pipeline.metrics import MEASURES
 
 if TYPE_CHECKING:
     from ninfer_convert.cli.output import Output
@@ -19,16 +20,14 @@ if TYPE_CHECKING:
     from ninfer_convert.pipeline.compare import Comparison, ParameterComparison
     from ninfer_convert.pipeline.metrics import Metrics
 
-METRICS = ("sqnr", "cosine", "relative", "rms", "max")
-
 
 def _thresholds(ctx: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, float]:
     """METRIC=VALUE texts by metric; of one that is given twice the last."""
     found = {}
     for text in texts:
         metric, _, number = text.partition("=")
-        if metric not in METRICS:
-            raise click.BadParameter(f"{text!r}: {unknown('metric', metric, METRICS)}", ctx, parameter)
+        if metric not in MEASURES:
+            raise click.BadParameter(f"{text!r}: {unknown('metric', metric, MEASURES)}", ctx, parameter)
         try:
             found[metric] = float(number)
         except ValueError:
@@ -43,8 +42,8 @@ def _thresholds(ctx: click.Context, parameter: click.Parameter, texts: tuple[str
 @click.argument("b")
 @click.option(
     "--sort",
-    type=click.Choice((*METRICS, "name")),
-    default=METRICS[0],
+    type=click.Choice((*MEASURES, "name")),
+    default="sqnr",
     show_default=True,
     help="Order of the parameters: by name, or by a metric, the worst first.",
 )
@@ -98,29 +97,31 @@ def command(output: Output, a: str, b: str, sort: str, limit: int, thresholds: M
 
 def _sorted(parameters: Sequence[ParameterComparison], key: str) -> list[ParameterComparison]:
     from ninfer_convert.natural import natural_key
-    from ninfer_convert.pipeline.metrics import MEASURES
 
     if key == "name":
         return sorted(parameters, key=lambda parameter: natural_key(parameter.name))
     sign = -1 if MEASURES[key] == "above" else 1
-    return sorted(parameters, key=lambda parameter: sign * float(getattr(parameter.metrics, key)))
+
+    def order(parameter: ParameterComparison) -> float:
+        value = sign * float(getattr(parameter.metrics, key))
+        return -math.inf if math.isnan(value) else value
+
+    return sorted(parameters, key=order)
 
 
 def _lines(
     output: Output, found: Comparison, listed: Sequence[ParameterComparison], sort: str, failures: Sequence[Problem]
 ) -> Iterator[str]:
+    failed = _listed("failed", [failure.message for failure in failures])
+    if output.quiet:
+        yield from render.facts(failed)
+        return
     header = ("parameter", "format", "reference", "max", "rms", "relative", "SQNR dB", "cosine", "remarks")
     rows = [(p.name, p.format, p.reference, *_numbers(p.metrics), _remarks(p)) for p in listed]
     total = ("total", "", "", *_numbers(found.total), "")
     yield from render.table(header, [*rows, total], right=header[3:8], heading=output.heading)
     yield ""
-    yield from render.facts(_facts(found, len(listed), sort))
-    if failures:
-        yield ""
-        yield output.heading(render.plural(len(failures), "failure"))
-        yield from (f"  {printable(failure.message)}" for failure in failures[:SHOWN_AT_MOST])
-        if len(failures) > SHOWN_AT_MOST:
-            yield f"  ... and {len(failures) - SHOWN_AT_MOST:,} more"
+    yield from render.facts((*_facts(found, len(listed), sort), *failed))
 
 
 def _facts(found: Comparison, listed: int, sort: str) -> Iterator[tuple[str, str]]:
@@ -131,8 +132,8 @@ def _facts(found: Comparison, listed: int, sort: str) -> Iterator[tuple[str, str
     if listed < total:
         order = "by name" if sort == "name" else f"the worst by {sort}"
         yield "listed", f"{listed:,} of {total:,}, {order}; --limit 0 lists all"
-    for difference in found.shapes:
-        yield "shapes differ", f"{difference.name}: {render.shape(difference.a)}, {render.shape(difference.b)}"
+    shapes = [f"{each.name}: {render.shape(each.a)}, {render.shape(each.b)}" for each in found.shapes]
+    yield from _listed("shapes differ", shapes)
     yield from _listed("only in A", found.only_in_a)
     yield from _listed("only in B", found.only_in_b)
     yield from _listed("skipped", [f"{name}: {reason}" for name, reason in found.skipped.items()])
@@ -197,7 +198,5 @@ def _document(
 
 def _record(metrics: Metrics) -> dict[str, float | None]:
     """Every metric; JSON has no infinity, which is null."""
-    from ninfer_convert.pipeline.metrics import MEASURES
-
     values = {name: float(getattr(metrics, name)) for name in MEASURES}
     return {name: value if math.isfinite(value) else None for name, value in values.items()}

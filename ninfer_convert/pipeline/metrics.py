@@ -10,8 +10,6 @@ from dataclasses import astuple, dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
-from ninfer_convert.kernels.metrics import AGREEING, COUNTED
-
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -64,9 +62,11 @@ class Sums:
     @classmethod
     def of(cls, pairs: int, counts: NDArray[Any], sums: NDArray[Any]) -> Sums:
         """The sums of all chunks; `counts` and `sums` hold a row for each."""
-        noise, values, references, products = (_in_order(sums[:, kind].tolist()) for kind in range(4))
+        from ninfer_convert.kernels.metrics import AGREEING, COUNTED, LARGEST
+
+        noise, values, references, products = (_in_order(sums[:, kind].tolist()) for kind in range(LARGEST))
         counted, agreeing = counts[:, COUNTED].sum(), counts[:, AGREEING].sum()
-        largest = float(sums[:, 4].max())
+        largest = float(sums[:, LARGEST].max())
         return cls(pairs, int(counted), int(agreeing), noise, values, references, products, largest)
 
     def __add__(self, other: Sums) -> Sums:
@@ -88,7 +88,7 @@ class Sums:
             rms=math.sqrt(self.noise / self.counted),
             relative=math.sqrt(self.noise / self.references) if self.references else math.inf,
             sqnr=10 * (math.log10(self.references) - math.log10(self.noise)) if self.references else -math.inf,
-            cosine=max(-1.0, min(1.0, self.products / both)) if both else 0.0,
+            cosine=min(max(self.products / both, -1.0), 1.0) if both else 0.0,
         )
 
 
