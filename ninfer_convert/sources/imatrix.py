@@ -1,0 +1,307 @@
+"""Importance matrices of llama-imatrix: what each input channel of a tensor weighs (recipes.md, Importance matrices).
+
+Both formats are read, told apart by content: GGUF with `NAME.in_sum2` and `NAME.counts`, and the older binary file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+from ninfer_convert.errors import Problem, SourceError
+from ninfer_convert.sources import files, sniff
+from ninfer_convert.sources.gguf import open_gguf
+from ninfer_convert.sources.gguf_metadata import MetadataArray
+from ninfer_convert.sources.imatrix_names import entries
+from ninfer_convert.sources.labels import counted, label
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ninfer_convert.sources.base import StoredTensor
+    from ninfer_convert.values import Shape
+
+MAX_NAME = 65_535
+"""Longest name of an entry in the older format, in bytes."""
+
+_SUMS, _COUNTS = ".in_sum2", ".counts"
+_I32 = struct.Struct("<i")
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """One tensor's statistics: `sums` [vectors, length] of squared activations, `counts` [vectors] of what was summed.
+
+    The older format does not say how many experts its values are for: there it is always one vector.
+    """
+
+    name: str
+    sums: NDArray[np.float32]
+    counts: NDArray[Any]
+
+    def vectors(self) -> NDArray[np.float64]:
+        """Mean squares [vectors, length]; ones where nothing was counted."""
+        import numpy as np
+
+        counted = self.counts > 0
+        divisors = np.where(counted, self.counts, 1).astype(np.float64)[:, None]
+        return np.where(counted[:, None], self.sums.astype(np.float64) / divisors, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Importance:
+    """What a parameter's input channels weigh: float64 [K], or [E, K] for a bank of experts; `entry` it is from.
+
+    A vector of zeros has been replaced by ones; `warnings` says so.
+    """
+
+    values: NDArray[np.float64]
+    entry: str
+    warnings: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Coverage:
+    """Which parameters have importance, and which entries no parameter uses."""
+
+    found: Mapping[str, Importance]
+    missing: tuple[str, ...]
+    unused: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class ImportanceMatrix:
+    """A file's entries by name, in its order; every number in it is finite and not negative."""
+
+    shown: str
+    """The path as the user typed it."""
+    source: str
+    """Name of the input under [sources], or the path where the recipe gives one."""
+    kind: Literal["gguf", "legacy"]
+    size: int
+    sha256: str
+    """Of the whole file, in hexadecimal."""
+    entries: Mapping[str, Entry]
+    datasets: tuple[str, ...] = ()
+    chunks: int | None = None
+    """How many chunks of text the statistics are over, where the file says so."""
+
+    def find(self, name: str, shape: Shape) -> Importance | None:
+        """The importance of a parameter's input channels, by its own name or llama.cpp's for it; None without one.
+
+        Vectors are for matrices [N, K] and banks [E, N, K]. Raises SourceError where the entry has another length.
+        """
+        if len(shape) not in (2, 3):
+            return None
+        for entry, expert in entries(name):
+            if entry in self.entries and (expert is None or len(shape) == 2):
+                return self._take(self.entries[entry], expert, name, shape)
+        return None
+
+    def cover(self, parameters: Iterable[tuple[str, Shape]]) -> Coverage:
+        """Look up many parameters; raises SourceError with every entry of a wrong length."""
+        found: dict[str, Importance] = {}
+        missing: list[str] = []
+        problems: list[Problem] = []
+        for name, shape in parameters:
+            try:
+                importance = self.find(name, shape)
+            except SourceError as error:
+                problems += error.problems
+                continue
+            if importance is None:
+                missing.append(name)
+            else:
+                found[name] = importance
+        if problems:
+            raise SourceError(problems)
+        used = {importance.entry for importance in found.values()}
+        unused = tuple(name for name in self.entries if name not in used)
+        return Coverage(MappingProxyType(found), tuple(missing), unused)
+
+    def _take(self, entry: Entry, expert: int | None, name: str, shape: Shape) -> Importance:
+        columns = shape[-1]
+        vectors = entry.vectors()
+        of_experts = len(shape) == 3 or expert is not None
+        if self.kind == "legacy" and of_experts and vectors.size % columns == 0:
+            vectors = vectors.reshape(-1, columns)
+        experts = shape[0] if len(shape) == 3 else 1
+        fits = len(vectors) > expert if expert is not None else len(vectors) == experts
+        if not fits or vectors.shape[1] != columns:
+            raise SourceError(self._misfit(entry, expert, name, shape))
+        if expert is not None:
+            vectors = vectors[expert : expert + 1]
+        zero = ~vectors.any(axis=1)
+        vectors[zero] = 1.0
+        warnings: tuple[Problem, ...] = ()
+        if zero.any():
+            which = f"{int(zero.sum())} of its {len(vectors)} vectors are" if len(vectors) > 1 else "its vector is"
+            message = f"{label(entry.name)}: {which} all zero, so {label(name)} is treated as unweighted there"
+            warnings = (Problem("zero-importance", message, path=self.shown, tensor=name),)
+        return Importance(vectors if len(shape) == 3 else vectors[0], entry.name, warnings)
+
+    def _misfit(self, entry: Entry, expert: int | None, name: str, shape: Shape) -> Problem:
+        held, length = entry.sums.shape
+        holds = f"holds {held} vectors of {length} values" if held > 1 else f"holds {length} values"
+        if expert is not None:
+            needs = f"expert {expert} needs vector {expert} of {shape[-1]} values"
+        elif len(shape) == 3:
+            needs = f"{list(shape)} needs {shape[0]} vectors of {shape[-1]} values"
+        else:
+            needs = f"{list(shape)} needs one vector of {shape[-1]} values"
+        message = f"{label(entry.name)}: {holds}, but {label(name)} of {needs}; is it a matrix of another model?"
+        return Problem("importance-length", message, path=self.shown, tensor=name)
+
+
+def open_imatrix(path: str | os.PathLike[str], source: str = "imatrix") -> ImportanceMatrix:
+    """Read an importance matrix whole.
+
+    Raises SourceError where there is no such file, it is of neither format or damaged, or a number in it is NaN,
+    infinite or negative.
+    """
+    shown = os.fspath(path)
+    place = Path(shown)
+    content = files.read_whole(place, shown)
+    if content is None:
+        raise SourceError(Problem("no-such-file", "does not exist: give the file that llama-imatrix wrote", path=shown))
+    sniff.refuse_pointer(content, shown)
+    facts = {"shown": shown, "source": source, "size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    matrix = _read_gguf(place, facts) if content.startswith(b"GGUF") else _read_legacy(content, facts)
+    if problems := [problem for entry in matrix.entries.values() for problem in _bad_numbers(entry, shown)]:
+        raise SourceError(problems)
+    return matrix
+
+
+def _bad_numbers(entry: Entry, shown: str) -> Iterable[Problem]:
+    import numpy as np
+
+    for what, numbers in (("value", entry.sums), ("count", entry.counts)):
+        bad = np.flatnonzero(~(np.isfinite(numbers) & (numbers >= 0)))
+        if len(bad):
+            first = numbers.flat[bad[0]]
+            message = (
+                f"{label(entry.name)}: {counted(len(bad), what)} of {numbers.size} cannot be, the first at index "
+                f"{bad[0]}: {first}; importances are finite and not negative, so make the matrix anew"
+            )
+            yield Problem("bad-importance", message, path=shown, tensor=entry.name)
+
+
+def _read_gguf(path: Path, facts: Mapping[str, Any]) -> ImportanceMatrix:
+    shown = facts["shown"]
+    checkpoint = open_gguf(path, shown, facts["source"])
+    tensors = checkpoint.tensors
+    names = {name.removesuffix(end): None for name in tensors for end in (_SUMS, _COUNTS) if name.endswith(end)}
+    if not names:
+        message = f"is a GGUF file without importances: no tensor of it is called NAME{_SUMS}, as llama-imatrix does"
+        raise SourceError(Problem("no-imatrix", message, path=shown))
+    found: dict[str, Entry] = {}
+    problems: list[Problem] = []
+    for name in names:
+        try:
+            found[name] = _entry(name, tensors.get(name + _SUMS), tensors.get(name + _COUNTS))
+        except _Damage as damage:
+            problems.append(Problem("bad-imatrix", f"{label(name)}: {damage}", path=shown, tensor=name))
+    if problems:
+        raise SourceError(problems)
+    datasets = checkpoint.metadata.get("imatrix.datasets")
+    chunks = checkpoint.metadata.get("imatrix.chunk_count")
+    return ImportanceMatrix(
+        kind="gguf",
+        entries=MappingProxyType(found),
+        datasets=tuple(map(str, datasets)) if isinstance(datasets, MetadataArray) else (),
+        chunks=chunks if type(chunks) is int else None,
+        **facts,
+    )
+
+
+def _entry(name: str, sums: StoredTensor | None, counts: StoredTensor | None) -> Entry:
+    if sums is None or counts is None:
+        have, lack = (_COUNTS, _SUMS) if sums is None else (_SUMS, _COUNTS)
+        raise _Damage(f"there is {have} without {lack}")
+    if (sums.stored, counts.stored) != ("F32", "F32"):
+        raise _Damage(f"{_SUMS} and {_COUNTS} are stored as {sums.stored} and {counts.stored}, not F32")
+    vectors = prod(counts.shape)
+    if prod(sums.shape) == 0 or prod(sums.shape[:-1]) != vectors:
+        raise _Damage(f"{_SUMS} of shape {list(sums.shape)} does not go with {_COUNTS} of shape {list(counts.shape)}")
+    values = sums.values(0, prod(sums.shape)).array
+    return Entry(name, values.reshape(vectors, -1), counts.values(0, vectors).array)
+
+
+def _read_legacy(content: bytes, facts: Mapping[str, Any]) -> ImportanceMatrix:
+    import numpy as np
+
+    shown = facts["shown"]
+    reader = _Reader(content)
+    found: dict[str, Entry] = {}
+    try:
+        total = reader.integer()
+        if not 0 < total <= len(content) // 16:
+            raise _Damage(f"it would hold {total} entries")
+        for number in range(1, total + 1):
+            name = reader.text(f"entry {number}")
+            calls, length = reader.integer(), reader.integer()
+            if name in found:
+                raise _Damage(f"entry {number} is called {label(name)}, as an earlier one is")
+            if calls < 0 or length < 1:
+                raise _Damage(
+                    f"entry {number}, {label(name)}, would have {counted(length, 'value')} of {counted(calls, 'call')}"
+                )
+            values = np.frombuffer(reader.take(4 * length), "<f4").astype(np.float32)
+            found[name] = Entry(name, values[None], np.array([calls], np.int64))
+        chunks = reader.integer() if reader.rest else None
+        dataset = reader.text("the data set") if reader.rest else None
+        if reader.rest:
+            raise _Damage(f"{counted(reader.rest, 'byte')} too many")
+    except _Damage as damage:
+        message = f"is no importance matrix, or a damaged one: it is not GGUF, and read as the older format {damage}"
+        raise SourceError(Problem("bad-imatrix", message, path=shown)) from None
+    return ImportanceMatrix(
+        kind="legacy",
+        entries=MappingProxyType(found),
+        datasets=() if dataset is None else (dataset,),
+        chunks=chunks,
+        **facts,
+    )
+
+
+class _Damage(Exception):
+    """What is wrong with an entry, or with a file of the older format, as the end of a sentence."""
+
+
+class _Reader:
+    """Reads on through the bytes of a file of the older format."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._at = 0
+
+    @property
+    def rest(self) -> int:
+        return len(self._content) - self._at
+
+    def take(self, count: int) -> bytes:
+        if count > self.rest:
+            raise _Damage(f"it ends after {len(self._content)} bytes, {count - self.rest} too early")
+        self._at += count
+        return self._content[self._at - count : self._at]
+
+    def integer(self) -> int:
+        value: int = _I32.unpack(self.take(4))[0]
+        return value
+
+    def text(self, what: str) -> str:
+        length = self.integer()
+        if not 0 <= length <= MAX_NAME:
+            raise _Damage(f"{what} would have a name of {length} bytes")
+        try:
+            return self.take(length).decode()
+        except UnicodeDecodeError:
+            raise _Damage(f"{what} has a name that is not UTF-8") from None
