@@ -47,13 +47,18 @@ class Entry:
     sums: NDArray[np.float32]
     counts: NDArray[Any]
 
-    def vectors(self) -> NDArray[np.float64]:
-        """Mean squares [vectors, length]; ones where nothing was counted."""
+    def split(self, length: int) -> Entry:
+        """One vector of the older format as those of as many experts as go into it."""
+        sums = self.sums.reshape(-1, length)
+        return Entry(self.name, sums, self.counts.repeat(len(sums)))
+
+    def vectors(self, begin: int, end: int) -> NDArray[np.float64]:
+        """Mean squares of the vectors [begin, end), a fresh array; ones where nothing was counted."""
         import numpy as np
 
-        counted = self.counts > 0
-        divisors = np.where(counted, self.counts, 1).astype(np.float64)[:, None]
-        return np.where(counted[:, None], self.sums.astype(np.float64) / divisors, 1.0)
+        counts = self.counts[begin:end, None].astype(np.float64)
+        means = self.sums[begin:end] / np.where(counts > 0, counts, 1.0)
+        return np.where(counts > 0, means, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,16 +134,14 @@ class ImportanceMatrix:
 
     def _take(self, entry: Entry, expert: int | None, name: str, shape: Shape) -> Importance:
         columns = shape[-1]
-        vectors = entry.vectors()
         of_experts = len(shape) == 3 or expert is not None
-        if self.kind == "legacy" and of_experts and vectors.size % columns == 0:
-            vectors = vectors.reshape(-1, columns)
-        experts = shape[0] if len(shape) == 3 else 1
-        fits = len(vectors) > expert if expert is not None else len(vectors) == experts
-        if not fits or vectors.shape[1] != columns:
+        if self.kind == "legacy" and of_experts and entry.sums.size % columns == 0:
+            entry = entry.split(columns)
+        held, length = entry.sums.shape
+        begin, end = (0, shape[0] if len(shape) == 3 else 1) if expert is None else (expert, expert + 1)
+        if length != columns or (end > held if expert is not None else end != held):
             raise SourceError(self._misfit(entry, expert, name, shape))
-        if expert is not None:
-            vectors = vectors[expert : expert + 1]
+        vectors = entry.vectors(begin, end)
         zero = ~vectors.any(axis=1)
         vectors[zero] = 1.0
         warnings: tuple[Problem, ...] = ()
