@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from ninfer_convert.container import Directory
     from ninfer_convert.values import Shape, Words
 
-PIECE_ELEMENTS = 1 << 21
-"""Elements that are decoded together: so many that Python's share is small, so few that a thread's memory is."""
+PIECE_ELEMENTS = 1 << 18
+"""Elements that are decoded together: many enough to make Python's share small, few enough to stay near the core."""
 
 
 @dataclass(frozen=True)
