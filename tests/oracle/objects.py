@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.oracle import search_loop
+
 GROUPED = {
     # bits, group, qmin, qmax
     "q4_g64_fp16": (4, 64, -8, 7),
@@ -65,6 +67,17 @@ def grouped(values: NDArray[np.float32], format: str) -> tuple[NDArray[np.int64]
     return np.clip(codes, qmin, qmax).astype(np.int64), scales
 
 
+def searched(values: NDArray[np.float32], format: str) -> tuple[NDArray[np.int64], NDArray[np.float16]]:
+    """The same by grouped_search, unweighted, without negative scales."""
+    _, group, qmin, qmax = GROUPED[format]
+    rows, columns = values.shape
+    codes, words = search_loop.search(values, None, group=group, qmin=qmin, qmax=qmax, negative_scales=False)
+    physical = -(-columns // 128) * 128
+    padded = np.pad(codes.astype(np.int64), ((0, 0), (0, physical - columns)))
+    scales = np.pad(words, ((0, 0), (0, physical // group - words.shape[1])))
+    return padded.reshape(rows, -1, group), scales.view(np.float16)
+
+
 def row_split(codes: NDArray[np.int64], scales: NDArray[np.float16], bits: int) -> bytes:
     """The three planes of row_split_k128_v1 for 4, 5, 6 and 8 bits."""
     if bits == 8:
@@ -96,11 +109,30 @@ def bf16(values: NDArray[np.float32]) -> bytes:
     return ((words + 0x7FFF + (words >> 16 & 1)) >> 16).astype("<u2").tobytes()
 
 
-def object_bytes(format: str, dtype: str, shape: tuple[int, ...], data: bytes) -> bytes:
-    """What an object of this format holds for a tensor stored like this."""
+def fp8_rows(values: NDArray[np.float32]) -> bytes:
+    """row_scale_v1 of fp8_row_maxabs with bfloat16 scales; codes by their rank among the middles of E4M3FN."""
+    x = (np.frombuffer(bf16(values), "<u2").astype(np.uint32) << 16).view(np.float32).reshape(values.shape)
+    raw = np.abs(x).max(axis=1) / np.float32(448)
+    words = np.frombuffer(bf16(raw), "<u2")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        y = np.nan_to_num(x * (np.float32(1) / (words.astype(np.uint32) << 16).view(np.float32))[:, None])
+    codes = np.arange(0x7F)
+    exponents, fractions = codes >> 3, codes & 7
+    numbers = np.where(exponents == 0, fractions / 8 * 2.0**-6, (1 + fractions / 8) * 2.0 ** (exponents - 7))
+    middles = (numbers[1:] + numbers[:-1]) / 2
+    middles[0::2] = np.nextafter(middles[0::2], np.inf)
+    magnitudes = np.searchsorted(middles, np.abs(y).astype(np.float64), side="right").astype(np.uint8)
+    signs = np.where(np.signbit(x) & (words != 0)[:, None], 0x80, 0).astype(np.uint8)
+    return pad256((magnitudes | signs).tobytes()) + words.tobytes()
+
+
+def object_bytes(format: str, dtype: str, shape: tuple[int, ...], data: bytes, search: bool = False) -> bytes:
+    """What an object of this format holds for a tensor stored like this; by grouped_search where `search` says so."""
     if format in GROUPED:
         values = float32(dtype, data).reshape(-1, shape[-1])
-        return row_split(*grouped(values, format), GROUPED[format][0])
+        return row_split(*(searched if search else grouped)(values, format), GROUPED[format][0])
+    if format == "fp8_e4m3fn_row_bf16":
+        return fp8_rows(float32(dtype, data).reshape(-1, shape[-1]))
     if format == "fp32":
         return float32(dtype, data).astype("<f4").tobytes()
     if format == "bf16":

@@ -20,7 +20,7 @@ from ninfer_convert.recipe import builtin_recipes
 from tests.oracle import objects as oracle
 from tests.support import TINY_LLAMA, Tensors, bf16, gaussian, write_safetensors
 
-PLAIN_RECIPES = ("bf16", "fp32", "q4", "q5", "q6", "q8")
+PLAIN_RECIPES = ("bf16", "fp32", "q4", "q5", "q6", "q8", "q4_search", "fp8")
 
 
 def convert(
@@ -77,7 +77,7 @@ def test_every_object_equals_the_oracle(recipe: str, tmp_path: Path) -> None:
     assert bound.keys() == source.keys()
     records = {record["id"]: record for record in directory["objects"]}
     for name, id in bound.items():
-        expected = oracle.object_bytes(records[id]["format"], *source[name])
+        expected = oracle.object_bytes(records[id]["format"], *source[name], "search" in recipe)
         assert payload_of(tmp_path / "a.ninfer", directory, id) == expected, name
     for name in ("tokenizer.json", "generation_config.json"):
         id = directory["components"]["text"]["resources"][name]

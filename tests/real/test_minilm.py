@@ -23,6 +23,8 @@ FORMATS = {
     "q5": ("q5_g64_fp16", "q6_g64_fp16"),
     "q6": ("q6_g64_fp16", "q6_g64_fp16"),
     "q8": ("q8_g32_fp16", "q8_g32_fp16"),
+    "q4_search": ("q4_g64_fp16", "q5_g64_fp16"),
+    "fp8": ("fp8_e4m3fn_row_bf16", "fp8_e4m3fn_row_bf16"),
 }
 
 
@@ -59,6 +61,6 @@ def test_every_object_equals_the_oracle(
     assert formats[bindings["embeddings.position_ids"]["object"]] == "int32"
     for name, tensor in tensors.items():
         id = bindings[name]["object"]
-        assert artifact.object_bytes(id) == oracle.object_bytes(formats[id], *tensor), name
+        assert artifact.object_bytes(id) == oracle.object_bytes(formats[id], *tensor, "search" in recipe), name
     verified = program("verify", path)
     assert verified.returncode == 0, verified.stdout + verified.stderr

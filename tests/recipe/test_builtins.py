@@ -21,9 +21,13 @@ TABLE: dict[str, dict[Role, Choice]] = {
     "q5": {"matrix": "q5_g64_fp16", "embedding": "q6_g64_fp16", "kept": None, "index": "int32"},
     "q6": {"matrix": "q6_g64_fp16", "embedding": "q6_g64_fp16", "kept": None, "index": "int32"},
     "q8": {"matrix": "q8_g32_fp16", "embedding": "q8_g32_fp16", "kept": None, "index": "int32"},
+    "q4_search": {"matrix": "q4_g64_fp16", "embedding": "q5_g64_fp16", "kept": None, "index": "int32"},
+    "fp8": {"matrix": "fp8_e4m3fn_row_bf16", "embedding": "fp8_e4m3fn_row_bf16", "kept": None, "index": "int32"},
     "bf16": {"matrix": "bf16", "embedding": "bf16", "kept": "bf16", "index": "int32"},
     "fp32": {"matrix": "fp32", "embedding": "fp32", "kept": "fp32", "index": "int32"},
 }
+
+QUANTIZING = [name for name in TABLE if name not in ("bf16", "fp32")]
 
 
 def test_every_builtin_has_its_row() -> None:
@@ -49,7 +53,7 @@ def test_the_roles_hold_for_every_floating_type(recipe: str, stored: str) -> Non
     assert formats(resolve(load_recipe(recipe), tensors)) == expected
 
 
-@pytest.mark.parametrize("recipe", ["q4", "q5", "q6", "q8"])
+@pytest.mark.parametrize("recipe", QUANTIZING)
 def test_quantized_tensors_need_requantize_and_kept_ones_are_decoded(recipe: str) -> None:
     tensors = [
         Tensor("blk.0.attn_q.weight", "matrix", "Q8_0", (256, 256), ("gguf_q8_0", "q8_g32_fp16")),
@@ -64,16 +68,26 @@ def test_quantized_tensors_need_requantize_and_kept_ones_are_decoded(recipe: str
 
 def test_the_quantizing_recipes_keep_the_same_names() -> None:
     kept = {}
-    for name in ("q4", "q5", "q6", "q8"):
+    for name in QUANTIZING:
         recipe = load_recipe(name)
         *_, bf16, fp32 = recipe.assigns
         assert (bf16.says, fp32.says) == ({"format": "bf16"}, {"format": "fp32"})
         globs = [selector.glob.text for selector in bf16.select]
         assert globs == [selector.glob.text for selector in fp32.select]
         kept[name] = globs
-    assert kept["q4"] == kept["q5"] == kept["q6"] == kept["q8"] != []
+        assert globs == kept["q4"] != []
 
 
 @pytest.mark.parametrize("recipe", TABLE)
 def test_every_builtin_says_what_becomes_of_f16_and_i64(recipe: str) -> None:
     assert load_recipe(recipe).defaults == {"F16": "fp32", "I64": "int32"}
+
+
+def test_q4_search_is_q4_by_another_method() -> None:
+    tensors = MODELS["experts"]
+    plain, searched = (resolve(load_recipe(name), tensors).decisions for name in ("q4", "q4_search"))
+    for name, pieces in plain.items():
+        for one, other in zip(pieces, searched[name], strict=True):
+            grouped = one.method == "grouped_absmax"
+            assert other.method == ("grouped_search" if grouped else one.method)
+            assert (other.format, other.layout, other.shape) == (one.format, one.layout, one.shape)
