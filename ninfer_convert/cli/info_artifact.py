@@ -8,7 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ninfer_convert.cli import render
-from ninfer_convert.container.records import TensorObject
+from ninfer_convert.container import TensorObject, members
 from ninfer_convert.errors import ArtifactError, Problem, printable
 
 if TYPE_CHECKING:
@@ -191,8 +191,6 @@ def _formats(directory: Directory) -> tuple[Share, ...]:
 
 def _document(artifact: Artifact) -> dict[str, Any]:
     """The directory as it stands in the file, and what can be said of it."""
-    from ninfer_convert.container import serialize
-
     directory = artifact.directory
     return {
         "kind": "artifact",
@@ -203,7 +201,7 @@ def _document(artifact: Artifact) -> dict[str, Any]:
         "payload_bytes": directory.payload_bytes,
         "payload_starts": [artifact.files.payload_start(index) for index in range(len(directory.files))],
         "formats": render.shares_json(_formats(directory), "objects"),
-        **json.loads(serialize(directory)),
+        **members(directory),
     }
 
 

@@ -74,8 +74,7 @@ jobs_option = click.option(
     type=click.IntRange(1, MOST_JOBS),
     metavar="N",
     default=usable_cores,
-    show_default="the usable cores",
-    help="Threads; the result is the same for any number.",
+    help="Threads; the result is the same for any number.  [default: the usable cores]",
 )
 
 

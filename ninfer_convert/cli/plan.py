@@ -112,7 +112,7 @@ def _totals(plan: Plan, summary: Summary, running: Running, memory: int) -> Iter
         yield "resources", f"{len(plan.model.resources)}, {render.exact_size(summary.resource_bytes)}"
     for skip in resolution.skipped:
         yield "skipped", f"{skip.name}: {skip.reason} ({_place(skip.rule)})"
-    yield "memory", f"at most about {render.size(memory)} with {render.plural(running.jobs, 'thread')}"
+    yield "memory", f"about {render.size(memory)} at most, with {render.plural(running.jobs, 'thread')}"
 
 
 def _document(plan: Plan, summary: Summary, files: list[tuple[str, int]], memory: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ninfer_convert.container.auxiliaries import AUXILIARIES, AuxiliaryRole
 from ninfer_convert.container.destination import check_destination
-from ninfer_convert.container.directory import DIGEST_PLACEHOLDER, parse_directory, serialize, with_digests
+from ninfer_convert.container.directory import DIGEST_PLACEHOLDER, members, parse_directory, serialize, with_digests
 from ninfer_convert.container.files import FilePlan, plan_files
 from ninfer_convert.container.reader import Artifact, open_artifact
 from ninfer_convert.container.records import (
@@ -43,6 +43,7 @@ __all__ = [
     "TensorObject",
     "Use",
     "check_destination",
+    "members",
     "open_artifact",
     "parse_directory",
     "plan_files",

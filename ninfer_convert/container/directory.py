@@ -84,11 +84,16 @@ def _complete(draft: Draft) -> Directory:
 
 
 def serialize(directory: Directory) -> bytes:
-    """The compact JSON of `directory`: members in the order of container.md 2, nothing escaped that need not be.
+    """The compact JSON of `directory`, nothing escaped that need not be.
 
-    Optional members that hold nothing are left out. Raises ValueError where a value has no JSON: NaN, an infinity, a
-    lone surrogate.
+    Raises ValueError where a value has no JSON: NaN, an infinity, a lone surrogate.
     """
+    return _encode(members(directory))
+
+
+def members(directory: Directory) -> dict[str, Any]:
+    """The members of `directory` as JSON has them, in the order of container.md 2; optional ones that hold nothing
+    are left out."""
     root: dict[str, Any] = {
         "components": {name: _component(component) for name, component in directory.components.items()},
         "objects": [_object(object) for object in directory.objects],
@@ -100,7 +105,7 @@ def serialize(directory: Directory) -> bytes:
         root["metadata"] = directory.metadata
     if directory.provenance:
         root["provenance"] = directory.provenance
-    return _encode(root)
+    return root
 
 
 def serialize_file(file: File) -> bytes:

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 import ninfer_convert
+from ninfer_convert.cli.main import COMMANDS
 from tests.cli.program import environment, ok, run
-
-COMMANDS = ("convert", "plan", "info", "verify", "compare", "recipes", "formats")
 
 
 def test_help_lists_every_command_and_the_bare_form() -> None:

@@ -43,9 +43,9 @@ def on_terminal(*arguments: str, cwd: Path, **changes: str | None) -> str:
     return decoded(shown)
 
 
-@pytest.mark.parametrize("name", ["модель", "模型 ü", "-leading dash", "[attn] and :smile:", "tab\there"])
 @pytest.mark.parametrize("changes", [ASCII, {}], ids=["ascii", "utf-8"])
-def test_any_name_works_in_any_locale(tmp_path: Path, name: str, changes: dict[str, str]) -> None:
+def test_any_name_works_in_any_locale(tmp_path: Path, changes: dict[str, str]) -> None:
+    name = "-модель 模型 [attn] :smile: ü\t"
     folder = make(tmp_path / name, f"{name}.safetensors")
     env = environment(**changes)
     given = f"./{name}.safetensors"

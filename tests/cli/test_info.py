@@ -1,0 +1,230 @@
+"""info: what an artifact or a checkpoint holds, from headers alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.checkpoints import make, tensors
+from tests.cli.program import ok, run
+from tests.support import write_safetensors
+
+
+def write_artifact(path: Path, directory: dict[str, Any], payload: bytes) -> None:
+    """An artifact of one file, written without the product."""
+    text = json.dumps({**directory, "files": [{"path": None, "payload_bytes": len(payload)}]}).encode()
+    head = b"NINFER\x00\x03" + struct.pack("<Q", len(text)) + bytes(range(16)) + text
+    path.write_bytes(head.ljust(-(-len(head) // 4096) * 4096, b"\0") + payload)
+
+
+def test_an_artifact_in_text(converted: Path) -> None:
+    path = converted / "model.ninfer"
+    shown = ok("info", "model.ninfer", cwd=converted).stdout
+    assert "  name             A model\n" in shown
+    assert f"  id               {path.read_bytes()[16:32].hex()}\n" in shown
+    assert f"  size             {path.stat().st_size:,} bytes" in shown
+    assert "  weights          1,605 in 4 parameters\n" in shown
+    assert ["q4_g64_fp16", "2", "1,536", "1,352", "90.1", "%"] in [line.split() for line in shown.splitlines()]
+    assert "resource/text/tokenizer.json" in shown
+    assert "text       0 members  tokenizer.json" in shown
+    assert "  recipe             name tiny, files name r.toml, sha256 " in shown
+    assert "weight/000000" not in shown
+    listed = ok("info", "model.ninfer", "--tensors", cwd=converted).stdout
+    assert "weight/000000" in listed
+    assert "layers.0.experts" in listed
+
+
+def test_an_artifact_as_json_has_its_whole_directory(converted: Path) -> None:
+    path = converted / "model.ninfer"
+    data = path.read_bytes()
+    length = int.from_bytes(data[8:16], "little")
+    directory = json.loads(data[32 : 32 + length])
+    info = ok("info", "model.ninfer", "--json", cwd=converted).result
+    assert {name: info[name] for name in directory} == directory
+    assert info["kind"] == "artifact"
+    assert info["artifact_id"] == data[16:32].hex()
+    assert info["bytes"] == len(data)
+    (start,) = info["payload_starts"]
+    assert start + info["payload_bytes"] == len(data)
+    assert info["formats"][0] == {"name": "q4_g64_fp16", "objects": 2, "elements": 1536, "bytes": 1352}
+
+
+def test_one_parameter_of_an_artifact(converted: Path) -> None:
+    shown = ok("info", "model.ninfer", "--parameter", "layers.0.experts", cwd=converted).stdout
+    assert shown.startswith("layers.0.experts\n  object      weight/000001, elements [0, 768)\n")
+    assert "q4_g64_fp16 in row_split_k128_v1" in shown
+    assert "grouped_absmax" in shown
+    assert "layers.0.up.weight" not in shown
+    parameter = ok("info", "model.ninfer", "--parameter", "layers.0.experts", "--json", cwd=converted).result[
+        "parameter"
+    ]
+    assert parameter["provenance"] == {"shape": [3, 4, 64]}
+    (part,) = parameter["parts"]
+    assert part["shape"] == [12, 64]
+    assert part["provenance"]["tensors"] == ["layers.0.experts"]
+
+
+def test_a_parameter_that_is_not_there_is_answered_with_the_nearest(converted: Path) -> None:
+    for path in ("model.ninfer", "model.safetensors"):
+        ran = run("info", path, "--parameter", "layers.0.expert", cwd=converted)
+        assert ran.status == 1
+        assert "did you mean 'layers.0.experts'" in ran.stderr
+
+
+def test_uses_unknown_formats_and_a_foreign_provenance(tmp_path: Path) -> None:
+    """What another program wrote is listed by name, whatever it is."""
+    directory = {
+        "components": {
+            "text": {"config": {"a": 1}, "proposal": {"domain": "indexed", "rows": 7}},
+            "draft": {"config": {}, "target": "text"},
+        },
+        "objects": [
+            {"id": "w", "kind": "tensor", "shape": [2, 8], "format": "q3_new", "layout": "odd", "offset": 0, "bytes": 9}
+        ],
+        "bindings": {"up": {"object": "w"}, "left": {"parts": [{"object": "w", "range": [0, 8]}]}},
+        "uses": [
+            {"parameter": "up", "input": "x", "activation_policy": "AllowA8"},
+            {"parameter": "left", "input": "y"},
+        ],
+        "provenance": {"objects": ["nonsense"], "parameters": 3, "converter": "other\x1b[2J"},
+    }
+    write_artifact(tmp_path / "new.ninfer", directory, bytes(9))
+    shown = ok("info", "new.ninfer", "--tensors", "--uses", cwd=tmp_path).stdout
+    assert "q3_new" in shown
+    assert "up, left" in shown
+    assert "targets text" in shown
+    assert "proposes 7 tokens" in shown
+    assert "other\\x1b[2J" in shown
+    assert "up      x      AllowA8" in shown
+    assert "AllowA8" in ok("info", "new.ninfer", "--parameter", "up", cwd=tmp_path).stdout
+    assert "elements [0, 8)" in ok("info", "new.ninfer", "--parameter", "left", cwd=tmp_path).stdout
+
+
+def test_a_missing_part_is_a_warning(converted: Path) -> None:
+    (converted / "parts.ninfer.part-0001").unlink()
+    ran = ok("info", "parts.ninfer", cwd=converted)
+    assert ran.stderr.startswith("warning: parts.ninfer.part-0001: ")
+    info = ok("info", "parts.ninfer", "--json", cwd=converted).result
+    assert [warning["file"] for warning in info["warnings"]] == ["parts.ninfer.part-0001"]
+
+
+def test_a_part_and_a_broken_artifact_are_refused(converted: Path) -> None:
+    ran = run("info", "parts.ninfer.part-0001", cwd=converted)
+    assert ran.status == 1
+    assert "open its entry" in ran.stderr
+    (converted / "cuparts.ninfer").write_bytes((converted / "parts.ninfer").read_bytes()[:5000])
+    ran = run("info", "cuparts.ninfer", cwd=converted)
+    assert ran.status == 1
+    assert ran.stderr.startswith("error: cuparts.ninfer: ")
+
+
+def test_what_it_is_is_told_by_content(converted: Path) -> None:
+    (converted / "model.ninfer").rename(converted / "a.safetensors")
+    (converted / "model.safetensors").rename(converted / "b.ninfer")
+    assert ok("info", "a.safetensors", "--json", cwd=converted).result["kind"] == "artifact"
+    assert ok("info", "b.ninfer", "--json", cwd=converted).result["kind"] == "safetensors"
+
+
+def test_a_checkpoint_in_text(tmp_path: Path) -> None:
+    make(tmp_path)
+    shown = ok("info", "model.safetensors", cwd=tmp_path).stdout
+    assert "  kind     safetensors\n" in shown
+    assert "  tensors  4, of 1,605 elements\n" in shown
+    assert ["F32", "1", "768", "3,072", "64.7", "%"] in [line.split() for line in shown.splitlines()]
+    assert "layers.0.bias" not in shown
+    listed = ok("info", "model.safetensors", "--tensors", cwd=tmp_path).stdout
+    assert "layers.0.bias" in listed
+    one = ok("info", "model.safetensors", "--parameter", "layers.0.bias", cwd=tmp_path).stdout
+    assert "  type    F16\n" in one
+    assert "layers.0.experts" not in one
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_offsets_are_relative_and_absolute(tmp_path: Path, folder: bool) -> None:
+    path = make(tmp_path) / "model.safetensors"
+    info = ok("info", ".." + os.sep + tmp_path.name if folder else path.name, "--json", cwd=tmp_path).result
+    data = path.read_bytes()
+    (file,) = info["files"]
+    assert file["bytes"] == len(data)
+    for tensor in info["tensors"]:
+        stored, shape, content = tensors()[tensor["name"]]
+        assert (tensor["type"], tensor["shape"]) == (stored, list(shape))
+        assert data[tensor["offset"] : tensor["offset"] + tensor["bytes"]] == content
+        assert tensor["offset"] == file["data_offset"] + tensor["relative_offset"]
+
+
+def test_uses_of_a_checkpoint_are_wrong_usage(tmp_path: Path) -> None:
+    make(tmp_path)
+    assert run("info", "model.safetensors", "--uses", cwd=tmp_path).status == 2
+
+
+def gguf_text(text: str) -> bytes:
+    data = text.encode()
+    return struct.pack("<Q", len(data)) + data
+
+
+def write_gguf(path: Path, type_id: int) -> bytes:
+    """A GGUF with alignment 64, a long array, and a tensor of 96 bytes of the type; the tensor's bytes."""
+    keys = [
+        gguf_text("general.architecture") + struct.pack("<I", 8) + gguf_text("llama"),
+        gguf_text("general.alignment") + struct.pack("<II", 4, 64),
+        gguf_text("general.file_type") + struct.pack("<II", 4, 15),
+        gguf_text("odd.number") + struct.pack("<If", 6, float("nan")),
+        gguf_text("tokenizer.ggml.tokens")
+        + struct.pack("<IIQ", 9, 8, 1000)
+        + b"".join(gguf_text(f"token{number}") for number in range(1000)),
+    ]
+    info = gguf_text("blk.0.weight") + struct.pack("<IQQIQ", 2, 8, 3, type_id, 0)
+    head = b"GGUF" + struct.pack("<IQQ", 3, 1, len(keys)) + b"".join(keys) + info
+    content = bytes(range(96))
+    path.write_bytes(head.ljust(-(-len(head) // 64) * 64, b"\0") + content)
+    return content
+
+
+def test_a_gguf_with_all_its_metadata(tmp_path: Path) -> None:
+    content = write_gguf(tmp_path / "m.gguf", 0)
+    info = ok("info", "m.gguf", "--json", cwd=tmp_path).result
+    assert info["kind"] == "gguf"
+    (tensor,) = info["tensors"]
+    assert (tensor["type"], tensor["shape"]) == ("F32", [3, 8])
+    data = (tmp_path / "m.gguf").read_bytes()
+    assert data[tensor["offset"] : tensor["offset"] + tensor["bytes"]] == content
+    assert tensor["relative_offset"] == 0
+    assert info["metadata"]["general.file_type"] == 15
+    assert info["metadata"]["odd.number"] == "nan"
+    tokens = info["metadata"]["tokenizer.ggml.tokens"]
+    assert (tokens["type"], tokens["length"]) == ("string", 1000)
+    assert tokens["first"] == [f"token{number}" for number in range(8)]
+    shown = ok("info", "m.gguf", cwd=tmp_path).stdout
+    assert "[token0, token1, " in shown
+    assert "(1,000 elements)" in shown
+
+
+def test_an_unknown_type_is_listed_by_its_number(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "m.gguf", 77)
+    assert "77" in ok("info", "m.gguf", "--tensors", cwd=tmp_path).stdout
+    (tensor,) = ok("info", "m.gguf", "--json", cwd=tmp_path).result["tensors"]
+    assert "77" in tensor["type"]
+
+
+def test_long_metadata_is_shortened_in_text_and_whole_in_json(tmp_path: Path) -> None:
+    text = json.dumps({"__metadata__": {"note": "x" * 5000}}).encode()
+    (tmp_path / "m.safetensors").write_bytes(struct.pack("<Q", len(text)) + text)
+    shown = ok("info", "m.safetensors", cwd=tmp_path).stdout
+    assert "xxx... (5,000 characters)" in shown
+    assert ok("info", "m.safetensors", "--json", cwd=tmp_path).result["metadata"]["note"] == "x" * 5000
+
+
+def test_warnings_of_a_checkpoint_are_told(tmp_path: Path) -> None:
+    folder = make(tmp_path)
+    write_safetensors(folder / "stray.safetensors", tensors())
+    names = ", ".join(f'"{name}": "model.safetensors"' for name in tensors())
+    (folder / "model.safetensors.index.json").write_text(f'{{"weight_map": {{{names}}}}}')
+    ran = ok("info", ".", cwd=folder)
+    assert ran.stderr.startswith("warning: .: ")
+    assert "stray.safetensors" in ran.stderr
