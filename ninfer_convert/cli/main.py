@@ -63,7 +63,12 @@ def _refuse_misspelt(word: str, ctx: click.Context) -> None:
         raise click.UsageError(f"unknown command {word!r}; did you mean {' or '.join(close)}?", ctx)
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Commands,
+    options_metavar="",
+    subcommand_metavar="INPUT -r RECIPE | COMMAND ...",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, prog_name="ninfer-convert", message="%(prog)s %(version)s")
 def commands() -> None:
     """Convert safetensors and GGUF checkpoints into .ninfer artifacts, exact to the bit.

@@ -73,6 +73,22 @@ def test_paths_that_are_not_utf8_work_and_are_printed_escaped(tmp_path: Path, ch
     assert os.fsencode(document["path"]) == raw
 
 
+def test_texts_are_utf8_in_every_locale(tmp_path: Path) -> None:
+    """Names of files and models are recorded alike, and a glob meets the names it spells."""
+    folder = make(tmp_path / "модель", "имя.safetensors")
+    write_safetensors(folder / "имя.safetensors", {"вес": ("BF16", (2, 64), bf16(gaussian((2, 64))))})
+    (folder / "р.toml").write_text("schema = 1\n", encoding="utf-8")
+    options = ("-r", "р.toml", "--name", "имя", "--set", "вес:format=q8_g32_fp16", "--json", "-o")
+    for changes, out in ((ASCII, "a.ninfer"), ({}, "b.ninfer")):
+        ok("имя.safetensors", *options, out, cwd=folder, env=environment(**changes))
+    assert (folder / "a.ninfer").read_bytes() == (folder / "b.ninfer").read_bytes()
+    shown = ok("info", "a.ninfer", "--parameter", "вес", cwd=folder, env=environment(**ASCII)).stdout
+    assert "q8_g32_fp16" in shown
+    ran = run("имя.safetensors", "-r", "р.toml", "--name", os.fsdecode(b"\xff"), cwd=folder)
+    assert ran.status == 2
+    assert "is not UTF-8" in ran.stderr
+
+
 def test_names_inside_a_file_are_printed_escaped_and_not_as_markup(tmp_path: Path) -> None:
     names = ["[bold red]x[/]", "\x1b[31mred", "a\nb", "имя", ":smile:", "tab\t"]
     data = bf16(gaussian((4, 64)))
