@@ -453,6 +453,20 @@ def test_words_in_rows_cut_otherwise(tmp_path: Path) -> None:
     agrees(parameter, flat[:128], flat[32:160])
 
 
+def test_blocks_in_rows_cut_otherwise(tmp_path: Path) -> None:
+    codes = np.arange(256, dtype=np.uint8).view(np.int8).reshape(8, 32)
+    blocks = np.concatenate([np.full((8, 1), 0x3C00, np.uint16).view(np.int8), codes], axis=1).view(np.uint8)
+    (tmp_path / "m.gguf").write_bytes(gguf.File([gguf.Tensor("w", 8, (2, 64), blocks[:4].tobytes())]).build())
+    values = codes.astype(np.float32)
+    stored = artifacts.Stored("gguf_q8_0", (4, 64), blocks.tobytes(), blocks.reshape(4, 68), None, values)
+    bindings = {"w": Binding(None, (Part("q", 32, 160),))}
+    shapes = {"parameters": {"w": {"shape": [2, 64]}}}
+    path = artifact(tmp_path, {"q": stored}, bindings=bindings, provenance=shapes)
+    parameter = only(compare(path, tmp_path / "m.gguf"))
+    assert not parameter.identical
+    agrees(parameter, values.reshape(-1)[32:160], values.reshape(-1)[:128])
+
+
 def test_progress_counts_the_bytes_of_both_sides(tmp_path: Path) -> None:
     source = checkpoint(tmp_path, {"a": gaussian((100,)), "b": gaussian((3, 50))})
     objects = {"a": artifacts.floats("bf16", gaussian((100,))), "b": artifacts.floats("fp32", gaussian((3, 50)))}

@@ -223,9 +223,11 @@ def test_without_a_recorded_shape_equal_rows_make_a_matrix(tmp_path: Path) -> No
     objects["c"] = artifacts.stored("bf16", 2, 64)
     whole, cut = (Part("a", 0, 130), Part("b", 65, 195)), (Part("a", 0, 130), Part("c", 0, 128))
     bindings = {"rows": Binding(None, whole), "elements": Binding(None, cut)}
+    bindings["shifted"] = Binding(None, (Part("a", 5, 70), Part("b", 0, 65)))
     with open_artifact(artifacts.write(tmp_path / "a.ninfer", objects, bindings)) as artifact:
         assert artifact["rows"].shape == (4, 65)
         assert artifact["elements"].shape == (258,)
+        assert artifact["shifted"].shape == (130,)
 
 
 def test_an_object_of_unknown_format_is_listed_and_refused_when_it_is_read(tmp_path: Path) -> None:
