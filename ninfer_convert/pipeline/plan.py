@@ -52,13 +52,6 @@ def _refusals(parameters: Mapping[str, Parameter], resolution: Resolution) -> It
     """What a header alone shows cannot be converted as decided."""
     for name, pieces in resolution.decisions.items():
         source = parameters[name].source
-        path = source.origins[0].file
-        if 0 in source.shape:
-            message = (
-                f"{name} of shape {list(source.shape)} has no elements and cannot be stored: add a [[skip]] for it"
-            )
-            yield Problem("zero-elements", message, path=path, tensor=name)
-            continue
         for piece in pieces:
             reason = get_method(piece.method).refusal(source, get_format(piece.format))
             if reason is not None:
@@ -66,7 +59,7 @@ def _refusals(parameters: Mapping[str, Parameter], resolution: Resolution) -> It
                 yield Problem(
                     "cannot-convert",
                     f"{name}: {reason}",
-                    path=rule.path if rule else path,
+                    path=rule.path if rule else source.origins[0].file,
                     tensor=name,
                     line=rule.line if rule else None,
                 )

@@ -35,6 +35,9 @@ def record(
     bindings: Mapping[str, Binding],
 ) -> dict[str, Any]:
     """The directory's `provenance`, but for the digests, which are taken once the payload is written."""
+    tensors = {
+        parameter.name: [origin.tensor for origin in parameter.source.origins] for parameter in model.parameters
+    }
     shapes = {parameter.name: parameter.source.shape for parameter in model.parameters}
     return {
         "tool": {"name": "ninfer-convert", "encoding": ENCODING},
@@ -49,8 +52,15 @@ def record(
             name: {"shape": list(shapes[name])} for name, binding in bindings.items() if binding.object is None
         },
         "skipped": [
-            *({"name": skip.name, "reason": skip.reason} for skip in resolution.skipped),
-            *({"name": name, "reason": reason} for reason, names in classification.skipped.items() for name in names),
+            *(
+                {"name": skip.name, "tensors": tensors[skip.name], "reason": skip.reason}
+                for skip in resolution.skipped
+            ),
+            *(
+                {"name": name, "tensors": [name], "reason": reason}
+                for reason, names in classification.skipped.items()
+                for name in names
+            ),
         ],
         "activation_scales": {},
     }
