@@ -12,12 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from ninfer_convert.container import (
     DIGEST_PLACEHOLDER,
@@ -28,13 +23,9 @@ from ninfer_convert.container import (
     with_digests,
 )
 from ninfer_convert.errors import OutputError, Problem
-from ninfer_convert.formats.stored import STORED_TYPES
+from ninfer_convert.pipeline.pieces import Piece, cut
 from ninfer_convert.pipeline.planned import Plan, PlannedResource, PlannedTensor
 from ninfer_convert.pipeline.threads import for_each
-from ninfer_convert.values import Words
-
-if TYPE_CHECKING:
-    from ninfer_convert.methods.base import Encode, Job
 
 PIECE_BYTES = 8 << 20
 """Bytes of values in a piece, where the memory budget allows it: large enough that Python's share is small."""
@@ -120,10 +111,10 @@ def run(plan: Plan, destination: Path, running: Running, progress: Callable[[Pro
             if running.digest:
                 tally.digests[planned.record.id] = writer.digest(planned.record)
 
-        def write(piece: _Piece) -> None:
+        def write(piece: Piece) -> None:
             planned = piece.planned
-            words = _join([encode(begin, end) for encode, begin, end in piece.slices])
-            for segment in planned.layout.encode(planned.tensor, piece.first_row, words):
+            words = piece.words()
+            for segment in piece.place(words):
                 writer.write(planned.record.offset + segment.offset, segment.data)
             if tally.add(piece, words.non_finite):
                 finish(planned)
@@ -146,17 +137,6 @@ def _refuse_inputs(plan: Plan, destination: Path) -> None:
         raise OutputError(Problem("is-input", message, path=str(destination)))
 
 
-@dataclass(frozen=True)
-class _Piece:
-    """Rows of an object from `first_row` on, as slices of its members: (encoder, begin, end within the member)."""
-
-    planned: PlannedTensor
-    first_row: int
-    slices: tuple[tuple[Encode, int, int], ...]
-    parameter: str
-    source_bytes: int
-
-
 @dataclass
 class _Tally:
     """What the threads of a run add to: progress, pieces left of each object, digests, counts."""
@@ -169,16 +149,16 @@ class _Tally:
     non_finite: Counter[str] = field(default_factory=Counter)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def add(self, piece: _Piece, non_finite: int) -> bool:
+    def add(self, piece: Piece, non_finite: int) -> bool:
         """Count a written piece; whether it was the last of its object."""
         id = piece.planned.record.id
         with self.lock:
             self.left[id] -= 1
             self.done += piece.source_bytes
             if non_finite:
-                self.non_finite[piece.parameter] += non_finite
+                self.non_finite[piece.parameters[-1]] += non_finite
             if self.progress is not None:
-                self.progress(Progress(self.done, self.total, piece.parameter))
+                self.progress(Progress(self.done, self.total, piece.parameters[-1]))
             return self.left[id] == 0
 
     def warnings(self) -> tuple[Problem, ...]:
@@ -188,58 +168,9 @@ class _Tally:
         )
 
 
-def _pieces(plan: Plan, piece_bytes: int, tally: _Tally) -> Iterator[_Piece]:
+def _pieces(plan: Plan, piece_bytes: int, tally: _Tally) -> Iterator[Piece]:
     """Every piece of every tensor, in the order of the payload."""
     for planned in plan.tensors:
-        encoders = [member.method.encoder(member.job) for member in planned.members]
-        cuts = list(_cuts(planned, piece_bytes))
-        tally.left[planned.record.id] = len(cuts)
-        for begin, end in cuts:
-            slices = []
-            source_bytes = 0
-            parameter = ""
-            for member, encode in zip(planned.members, encoders, strict=True):
-                a = max(begin - member.first_row, 0)
-                b = min(end - member.first_row, member.job.rows)
-                if a < b:
-                    slices.append((encode, a, b))
-                    nbytes, rows = member.job.source.nbytes, member.job.rows
-                    source_bytes += nbytes * b // rows - nbytes * a // rows
-                    parameter = member.parameter
-            yield _Piece(planned, begin, tuple(slices), parameter, source_bytes)
-
-
-def _cuts(planned: PlannedTensor, piece_bytes: int) -> Iterator[tuple[int, int]]:
-    """Row ranges: cut where members meet if the layout can be cut there, else as the piece size says."""
-    rows, _ = planned.layout.matrix(planned.tensor.shape)
-    quantum = planned.layout.row_quantum
-    seams = {member.first_row for member in planned.members if member.first_row % quantum == 0}
-    step = min(member.job.rows * piece_bytes // _value_bytes(member.job) for member in planned.members)
-    step = max(quantum, step // quantum * quantum)
-    for seam, next_seam in pairwise(sorted({0, *seams, rows})):
-        for begin in range(seam, next_seam, step):
-            yield begin, min(begin + step, next_seam)
-
-
-def _value_bytes(job: Job) -> int:
-    """Bytes of all its values in memory: as stored, or as binary32 where they are decoded."""
-    if STORED_TYPES[job.source.stored].quantized:
-        return max(job.source.nbytes, 4 * job.rows * job.columns)
-    return job.source.nbytes
-
-
-def _join(parts: list[Words]) -> Words:
-    """The words of consecutive rows as one value."""
-    if len(parts) == 1:
-        return parts[0]
-
-    def joined(arrays: list[NDArray[Any] | None]) -> NDArray[Any] | None:
-        present = [array for array in arrays if array is not None]
-        return np.concatenate(present) if present else None
-
-    return Words(
-        np.concatenate([part.codes for part in parts]),
-        joined([part.scales for part in parts]),
-        joined([part.divisors for part in parts]),
-        sum(part.non_finite for part in parts),
-    )
+        pieces = tuple(cut(planned, piece_bytes))
+        tally.left[planned.record.id] = len(pieces)
+        yield from pieces

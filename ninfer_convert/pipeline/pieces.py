@@ -1,0 +1,99 @@
+"""A planned tensor object in pieces of rows, each of which is read, converted and placed by itself.
+
+Where pieces are cut changes no byte (layouts.md, Rows); what `run` writes and what `against` expects is made here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ninfer_convert.formats.stored import STORED_TYPES
+from ninfer_convert.values import Words
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ninfer_convert.layouts import Segment
+    from ninfer_convert.methods.base import Encode, Job
+    from ninfer_convert.pipeline.planned import PlannedTensor
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows of an object from `first_row` on, as slices of its members: (encoder, begin, end within the member).
+
+    `parameters` are those members' own; `source_bytes` is what reading them costs.
+    """
+
+    planned: PlannedTensor
+    first_row: int
+    slices: tuple[tuple[Encode, int, int], ...]
+    parameters: tuple[str, ...]
+    source_bytes: int
+
+    def words(self) -> Words:
+        """The words of its rows. Raises NumericError or SourceError where they cannot be had."""
+        return _join([encode(begin, end) for encode, begin, end in self.slices])
+
+    def place(self, words: Words) -> tuple[Segment, ...]:
+        """Those words as bytes, at offsets from the object's start."""
+        return self.planned.layout.encode(self.planned.tensor, self.first_row, words)
+
+
+def cut(planned: PlannedTensor, piece_bytes: int) -> Iterator[Piece]:
+    """All of `planned` in pieces of about `piece_bytes` bytes of values, in order of rows."""
+    encoders = [member.method.encoder(member.job) for member in planned.members]
+    for begin, end in _ranges(planned, piece_bytes):
+        slices = []
+        parameters = []
+        source_bytes = 0
+        for member, encode in zip(planned.members, encoders, strict=True):
+            a = max(begin - member.first_row, 0)
+            b = min(end - member.first_row, member.job.rows)
+            if a < b:
+                slices.append((encode, a, b))
+                parameters.append(member.parameter)
+                nbytes, rows = member.job.source.nbytes, member.job.rows
+                source_bytes += nbytes * b // rows - nbytes * a // rows
+        yield Piece(planned, begin, tuple(slices), tuple(parameters), source_bytes)
+
+
+def _ranges(planned: PlannedTensor, piece_bytes: int) -> Iterator[tuple[int, int]]:
+    """Row ranges: cut where members meet if the layout can be cut there, else as the piece size says."""
+    rows, _ = planned.layout.matrix(planned.tensor.shape)
+    quantum = planned.layout.row_quantum
+    seams = {member.first_row for member in planned.members if member.first_row % quantum == 0}
+    step = min(member.job.rows * piece_bytes // _value_bytes(member.job) for member in planned.members)
+    step = max(quantum, step // quantum * quantum)
+    for seam, next_seam in pairwise(sorted({0, *seams, rows})):
+        for begin in range(seam, next_seam, step):
+            yield begin, min(begin + step, next_seam)
+
+
+def _value_bytes(job: Job) -> int:
+    """Bytes of all its values in memory: as stored, or as binary32 where they are decoded."""
+    if STORED_TYPES[job.source.stored].quantized:
+        return max(job.source.nbytes, 4 * job.rows * job.columns)
+    return job.source.nbytes
+
+
+def _join(parts: list[Words]) -> Words:
+    """The words of consecutive rows as one value."""
+    if len(parts) == 1:
+        return parts[0]
+
+    def joined(arrays: list[NDArray[Any] | None]) -> NDArray[Any] | None:
+        present = [array for array in arrays if array is not None]
+        return np.concatenate(present) if present else None
+
+    return Words(
+        np.concatenate([part.codes for part in parts]),
+        joined([part.scales for part in parts]),
+        joined([part.divisors for part in parts]),
+        sum(part.non_finite for part in parts),
+    )
