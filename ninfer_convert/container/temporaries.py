@@ -22,6 +22,7 @@ from ninfer_convert.container.reader import open_file, read_entry
 from ninfer_convert.errors import NinferConvertError
 
 LOCK, ENTRY, REPLACED = "lock", "entry", "replaced"
+_ENDING = re.compile(rf"(.+)\.({LOCK}|{ENTRY}|{REPLACED}|part-[0-9]{{4,}})", re.DOTALL)
 _LOCK_OFFSET = 1 << 40
 """The byte that stands for the lock where bytes are locked: far behind the end of any lock file."""
 
@@ -67,10 +68,9 @@ class Temporaries:
 
     def remove(self) -> None:
         """Remove every file of the run that can be removed: parts first, the lock last."""
-        folder, stem = os.path.split(self.stem)
-        for name in _listed(folder):
-            if name.startswith(f"{stem}.part-"):
-                _unlink(os.path.join(folder, name))
+        for stem, ending in _listed(os.path.dirname(self.stem)):
+            if stem == self.stem and ending not in (LOCK, ENTRY, REPLACED):
+                _unlink(f"{stem}.{ending}")
         _unlink(self.entry)
         _unlink(self.replaced)
         lock, self._lock = self._lock, None
@@ -85,11 +85,9 @@ def remove_leftovers(destination: str | os.PathLike[str]) -> None:
     Such parts are those that a left entry names and that carry its id. Nothing else is touched.
     """
     path = os.fspath(destination)
-    folder, prefix = folder_of(path), os.path.basename(_prefix(path))
-    ours = re.compile(re.escape(prefix) + rf"[0-9a-f]{{8}}(?=\.({LOCK}|{ENTRY}|{REPLACED}|part-\d{{4,}})$)")
-    stems = {found.group() for name in _listed(folder) if (found := ours.match(name))}
-    for stem in sorted(stems):
-        left = _take_over(os.path.join(folder, stem))
+    ours = re.compile(re.escape(_prefix(path)) + "[0-9a-f]{8}")
+    for stem in sorted({stem for stem, _ in _listed(os.path.dirname(path)) if ours.fullmatch(stem)}):
+        left = _take_over(stem)
         if left is not None:
             standing = _entry_id(path)
             for entry in (left.entry, left.replaced):
@@ -170,11 +168,14 @@ def _header(path: str) -> tuple[bytes, int, bytes] | None:
     return magic, number, id
 
 
-def _listed(folder: str) -> list[str]:
+def _listed(folder: str) -> list[tuple[str, str]]:
+    """The paths of all files in `folder` that end as temporary ones do, cut in front of their ending."""
     try:
-        return os.listdir(folder or os.curdir)
+        names = os.listdir(folder or os.curdir)
     except OSError:
         return []
+    found = (_ENDING.fullmatch(name) for name in names)
+    return [(os.path.join(folder, match[1]), match[2]) for match in found if match]
 
 
 def _unlink(path: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -469,6 +470,25 @@ class TestTemporaries:
         assert set(listing(tmp_path)) == {"m.ninfer"}
         assert container.read(path).payload == payload
 
+    def test_a_lock_taken_for_a_dead_runs_before_it_is_held_is_given_up(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = tmp_path / "m.ninfer"
+        flock, calls = fcntl.flock, []
+
+        def overtaken(descriptor: int, operation: int) -> None:
+            calls.append(operation)
+            if len(calls) == 1:
+                remove_leftovers(path)
+            flock(descriptor, operation)
+
+        monkeypatch.setattr(fcntl, "flock", overtaken)
+        with ArtifactWriter(path, plan_files(making.directory(), path)):
+            assert len(calls) == 3
+            assert len(self.hidden(tmp_path)) == 2
+            with unchanged(tmp_path):
+                remove_leftovers(path)
+
     def test_of_a_dead_run_they_go(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         path = tmp_path / "m.ninfer"
         payload = self.left(path, monkeypatch)
@@ -486,7 +506,9 @@ class TestTemporaries:
         self.left(tmp_path / "m.ninfer", monkeypatch)
         (lock,) = (name for name in self.hidden(tmp_path) if name.endswith(".lock"))
         stem = lock.removesuffix(".lock")
-        alike = [f"{stem}.lock.txt", f"{stem}.entry~", f"{stem[:-1]}.entry", f"x{stem}.entry", f"{stem}0.entry", stem]
+        endings = ("part-1", "part-0001.txt", "part-0001x", "lock.txt", "entry~")
+        alike = [*(f"{stem}.{ending}" for ending in endings), stem, f"x{stem}.entry", f"{stem}0.entry"]
+        alike.append(f"{stem[:-1]}.entry")
         for name in alike:
             (tmp_path / name).touch()
         remove_leftovers(tmp_path / "m.ninfer")
