@@ -52,11 +52,11 @@ def _rounded(magnitude: Any, fraction: int, bias: int, to_fraction: int, to_bias
     """Round the magnitude word of a binary format to one with fewer fraction bits and another bias, as int64.
 
     A subnormal result is a normal one whose exponent is held at 1 while more bits are dropped, so both take the
-    same path; a carry out of the fraction runs into the exponent, and past the largest word.
+    same path; a carry out of the fraction runs into the exponent, and past the largest word. The target's bias is
+    so much smaller that zero and the source's subnormals lose every bit, the leading one that they lack included.
     """
-    stored = magnitude >> fraction
-    significand = (magnitude & ((1 << fraction) - 1)) + ((stored > 0) << fraction)
-    exponent = max(stored, 1) - (bias - to_bias)
+    exponent = (magnitude >> fraction) - (bias - to_bias)
+    significand = (magnitude & ((1 << fraction) - 1)) | (1 << fraction)
     drop = min(fraction - to_fraction + max(1 - exponent, 0), 62)
     odd = (significand >> drop) & 1
     kept = (significand + (1 << (drop - 1)) - 1 + odd) >> drop

@@ -119,11 +119,12 @@ def test_the_wrong_denominator_fails_the_vectors(format: str) -> None:
 
 
 def magnitudes(stored: str) -> st.SearchStrategy[int]:
-    """Magnitude words: of any exponent with some fraction, near zero, near the ends of binary16 and binary32."""
+    """Magnitude words of ordinary weights, of scales that are binary16 subnormals, of zero, of any exponent."""
     _, binary = STORED[stored]
     fraction = binary.fraction
     ordinary = st.integers((binary.bias - 12) << fraction, (binary.bias + 4) << fraction)
-    return st.one_of(st.just(0), st.integers(0, 40), ordinary, ordinary, st.integers(0, binary.largest))
+    least_scales = st.integers(max(binary.bias - 26, 0) << fraction, max(binary.bias - 16, 1) << fraction)
+    return st.one_of(st.just(0), st.integers(0, 40), ordinary, least_scales, st.integers(0, binary.largest))
 
 
 @st.composite
@@ -188,6 +189,16 @@ def test_groups_too_small_for_a_scale_keep_the_least_one(format: str) -> None:
     assert not codes.any()
     assert np.unique(scales[:2]).tolist() == [0x0001]
     assert not scales[2].any()
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_codes_are_clamped_at_both_ends(format: str) -> None:
+    """Where the scale is rounded down to 2^-24, the largest values lie up to half beyond the interval."""
+    _, qmin, qmax = FORMATS[format]
+    values = np.array([[1.49, -1.49, 1.0, -1.0]], np.float32) * np.float32(qmax * 2.0**-24)
+    codes, scales, _ = encode(values.view(np.uint32), format)
+    assert scales.tolist() == [[0x0001]]
+    assert codes.tolist() == [[qmax, qmin, qmax, -qmax]]
 
 
 @pytest.mark.parametrize("stored", STORED)

@@ -142,6 +142,17 @@ def test_integers_round_once_from_the_exact_number(kind: str, format: str, data:
     assert made.codes.tolist() == [integer_word(number, TARGETS[format]) for number in numbers]
 
 
+@pytest.mark.parametrize("kind", ["I64", "U64"])
+@pytest.mark.parametrize("format", TARGETS)
+def test_integers_just_beside_a_tie_are_not_rounded_twice(kind: str, format: str) -> None:
+    """One more than a tie between words, in a bit that binary64 would not hold."""
+    target = TARGETS[format]
+    tie = ((2 << target.fraction) + 1) << (61 - target.fraction)
+    for number in (tie - 1, tie, tie + 1):
+        made = cast(source(np.array([number], {**INTEGERS, **UNSIGNED}[kind]), kind), format)
+        assert made.codes.tolist() == [integer_word(number, target)]
+
+
 @pytest.mark.parametrize("kind", [*INTEGERS, *UNSIGNED])
 def test_integers_in_range_become_int32(kind: str) -> None:
     info = np.iinfo({**INTEGERS, **UNSIGNED}[kind])
