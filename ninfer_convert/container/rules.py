@@ -227,8 +227,7 @@ class _Rules:
             fault = role.count_fault(elements, columns.pop() if len(columns) == 1 else None)
             if fault is not None:
                 self.add(where, "auxiliary", fault, parameter)
-        formats = {object.format: FORMATS.get(object.format) for object in objects}
-        for format in formats.values():
+        for format in dict.fromkeys(FORMATS.get(object.format) for object in objects):
             if role.category is not None and format is not None and format.category != role.category:
                 found = f"{shown(parameter)} is stored as {format.name}; only {role.category} formats have {role.name}"
                 self.add(where, "auxiliary", found, parameter)

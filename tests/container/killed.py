@@ -11,6 +11,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def kill_at(point: int) -> None:
         count()
         return half + pwrite(descriptor, data[half:], offset + half)
 
-    for name in CHANGING:
+    for name in filter(partial(hasattr, os), CHANGING):
         setattr(os, name, counted(getattr(os, name)))
     os.pwrite = halfway  # type: ignore[assignment]
 

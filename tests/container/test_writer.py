@@ -190,7 +190,7 @@ class TestFailing:
         with unchanged(tmp_path), ArtifactWriter(tmp_path / "m.ninfer", plan_files(planned, tmp_path / "m.ninfer")):
             pass
 
-    CALLS = ("open", "posix_fallocate", "pwrite", "pread", "fsync", "link", "replace")
+    CALLS = ("open", "ftruncate", "posix_fallocate", "pwrite", "pread", "fsync", "link", "replace")
 
     @pytest.mark.parametrize("call", CALLS)
     @pytest.mark.parametrize(
@@ -201,6 +201,8 @@ class TestFailing:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, error: BaseException, old: int | None
     ) -> None:
         """One call of the kind fails in each run, the first, then the second, until a run has not so many."""
+        if call == "ftruncate":
+            monkeypatch.delattr(os, "posix_fallocate", raising=False)
         original = getattr(os, call)
         runs = []
         for number in count():
@@ -211,9 +213,9 @@ class TestFailing:
                 making.write(path, old, seed=1)
             before = listing(folder)
             calls = Failing(original, number, error)
-            monkeypatch.setattr(os, call, calls)
-            raised = self.raised_by(path, force=old is not None)
-            monkeypatch.setattr(os, call, original)
+            with monkeypatch.context() as patched:
+                patched.setattr(os, call, calls)
+                raised = self.raised_by(path, force=old is not None)
             runs.append(raised)
             if isinstance(error, OSError) and raised is not None:
                 assert isinstance(raised, OutputError)
