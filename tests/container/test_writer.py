@@ -191,6 +191,7 @@ class TestFailing:
             pass
 
     CALLS = ("open", "ftruncate", "posix_fallocate", "pwrite", "pread", "fsync", "link", "replace")
+    """`ftruncate` where there is no `posix_fallocate`."""
 
     @pytest.mark.parametrize("call", CALLS)
     @pytest.mark.parametrize(
