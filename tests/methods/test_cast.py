@@ -164,7 +164,7 @@ def test_integers_in_range_become_int32(kind: str) -> None:
 
 @pytest.mark.parametrize("format", ["bf16", "fp32", "int32"])
 def test_bools_are_zero_or_one(format: str) -> None:
-    made = cast(source(np.array([0, 1, 1], np.uint8), "BOOL"), format)
+    made = cast(source(np.array([0, 1, 0xFF], np.uint8), "BOOL"), format)
     one = {"bf16": 0x3F80, "fp32": 0x3F800000, "int32": 1}[format]
     assert made.codes.tolist() == [0, one, one]
 
