@@ -68,7 +68,7 @@ def _lines(output: Output, checkpoint: Checkpoint, with_tensors: bool) -> Iterat
     if checkpoint.metadata:
         yield ""
         yield output.heading("metadata")
-        yield from render.facts((printable(key), _short(value)) for key, value in metadata(checkpoint).items())
+        yield from render.facts((key, _short(value)) for key, value in metadata(checkpoint).items())
     if with_tensors:
         yield ""
         yield from _tensor_table(output, tensors, several_files=len(checkpoint.files) > 1)

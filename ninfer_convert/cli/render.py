@@ -34,7 +34,7 @@ def table(
 
 def facts(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Lines of a name and what is to be said of it, indented."""
-    known = [(name, printable(text)) for name, text in pairs]
+    known = [(printable(name), printable(text)) for name, text in pairs]
     width = max((len(name) for name, _ in known), default=0)
     return (f"  {name.ljust(width)}  {text}".rstrip() for name, text in known)
 

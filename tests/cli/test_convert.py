@@ -51,13 +51,10 @@ def test_the_result_as_json(tmp_path: Path) -> None:
     assert result["warnings"] == []
 
 
-def test_the_word_convert_may_be_left_out_and_changes_nothing(tmp_path: Path) -> None:
-    folder = make(tmp_path)
-    ok("convert", "model.safetensors", "-r", "r.toml", "-o", "a.ninfer", cwd=folder)
-    ok("model.safetensors", "-r", "r.toml", "-o", "b.ninfer", cwd=folder)
-    ok("-o", "c.ninfer", "--recipe=r.toml", "model.safetensors", cwd=folder)
-    a, b, c = ((folder / f"{name}.ninfer").read_bytes() for name in "abc")
-    assert a == b == c
+def test_the_word_convert_may_stand_in_front_and_changes_nothing(converted: Path) -> None:
+    for words in (("convert",), ()):
+        ok(*words, "-o", "a.ninfer", "--name=A model", "--recipe=r.toml", "--force", "model.safetensors", cwd=converted)
+        assert (converted / "a.ninfer").read_bytes() == (converted / "model.ninfer").read_bytes()
 
 
 def test_quiet_prints_nothing_but_what_is_wrong(tmp_path: Path) -> None:

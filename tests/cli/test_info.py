@@ -91,7 +91,7 @@ def test_uses_unknown_formats_and_a_foreign_provenance(tmp_path: Path) -> None:
             {"parameter": "up", "input": "x", "activation_policy": "AllowA8"},
             {"parameter": "left", "input": "y"},
         ],
-        "provenance": {"objects": ["nonsense"], "parameters": 3, "converter": "other\x1b[2J"},
+        "provenance": {"objects": ["nonsense"], "parameters": 3, "conv\x1berter": "other\x1b[2J"},
     }
     write_artifact(tmp_path / "new.ninfer", directory, bytes(9))
     shown = ok("info", "new.ninfer", "--tensors", "--uses", cwd=tmp_path).stdout
@@ -99,7 +99,7 @@ def test_uses_unknown_formats_and_a_foreign_provenance(tmp_path: Path) -> None:
     assert "up, left" in shown
     assert "targets text" in shown
     assert "proposes 7 tokens" in shown
-    assert "other\\x1b[2J" in shown
+    assert "conv\\x1berter  other\\x1b[2J" in shown
     assert "up      x      AllowA8" in shown
     assert "AllowA8" in ok("info", "new.ninfer", "--parameter", "up", cwd=tmp_path).stdout
     assert "elements [0, 8)" in ok("info", "new.ninfer", "--parameter", "left", cwd=tmp_path).stdout

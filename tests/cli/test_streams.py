@@ -66,7 +66,6 @@ def test_paths_that_are_not_utf8_work_and_are_printed_escaped(tmp_path: Path, ch
     raw = os.path.join(os.fsencode(tmp_path), b"m\xff\xfedel")
     folder = make(Path(os.fsdecode(raw)))
     env = environment(**changes)
-    ok(folder, "-r", folder / "r.toml", "-o", tmp_path / "out.ninfer", env=env)
     ran = ok(folder, "-r", folder / "r.toml", cwd=tmp_path, env=env)
     assert "m\\udcff\\udcfedel.ninfer" in ran.stdout
     document = ok("info", "--json", folder, env=env).result
