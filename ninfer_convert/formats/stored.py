@@ -113,6 +113,8 @@ _ENCODED = (
     StoredType("INT8", "encoded"),
     StoredType("GPTQ", "encoded"),
     StoredType("AWQ", "encoded"),
+    StoredType("BNB_INT8", "encoded"),
+    StoredType("BNB_4BIT", "encoded"),
 )
 
 STORED_TYPES = MappingProxyType({t.name: t for t in (*_PLAIN, *_BLOCKS, *_ENCODED)})

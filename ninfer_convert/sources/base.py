@@ -15,7 +15,7 @@ from ninfer_convert.errors import Problem, SourceError
 from ninfer_convert.formats.stored import stored_type
 from ninfer_convert.sources import files, sniff
 from ninfer_convert.sources.labels import label
-from ninfer_convert.values import Origin, Shape, Values, Words
+from ninfer_convert.values import Encoding, Origin, Shape, Values, Words
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,6 +72,10 @@ class StoredTensor:
     @property
     def exact(self) -> tuple[str, ...]:
         return ()
+
+    @property
+    def encoding(self) -> Encoding | None:
+        return None
 
     @property
     def companions(self) -> Mapping[str, str]:

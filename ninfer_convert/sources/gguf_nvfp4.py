@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from ninfer_convert.errors import Problem, SourceError
 from ninfer_convert.sources.gguf_blocks import BlockTensor
 from ninfer_convert.sources.labels import label
-from ninfer_convert.values import Origin, Values, Words
+from ninfer_convert.sources.reciprocals import is_divisor, reciprocal
+from ninfer_convert.values import Encoding, Origin, Values, Words
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,6 +45,19 @@ class ScaledNvfp4(BlockTensor):
         activation = {self.activation.name: "activation scale of an NVFP4 weight"} if self.activation else {}
         return {**factor, **activation}
 
+    @property
+    def encoding(self) -> Encoding:
+        activations = (
+            tuple(self.activation.values(0, prod(self.activation.shape)).array.tolist()) if self.activation else ()
+        )
+        return Encoding(
+            details="factor " + (label(self.factor.name) if self.factor else "1"),
+            divisors=tuple(reciprocal(factor) for factor in self._factors().tolist()),
+            input_divisor=min(filter(is_divisor, map(reciprocal, activations)), default=None),
+            activations={self.activation.name: activations} if self.activation else {},
+            note=f"divisors are reciprocals of {label(self.factor.name)}, within 2^-24" if self.factor else "",
+        )
+
     def values(self, begin: int, end: int) -> Values:
         """Elements [begin, end) in C order as float32: ggml's decoded blocks times the factor, rounded once."""
         import numpy as np
@@ -59,7 +73,7 @@ class ScaledNvfp4(BlockTensor):
         import numpy as np
 
         words = super().words(format, begin, end)
-        divisors = (1 / self._factors().astype(np.float64)).astype(np.float32)
+        divisors = np.array(self.encoding.divisors, np.float32)
         return replace(words, divisors=divisors[np.arange(begin, end) // prod(self.shape[-2:-1])])
 
     def _factors(self) -> NDArray[np.float32]:

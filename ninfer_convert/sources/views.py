@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ninfer_convert.values import Origin, Shape, Source, Values, Words
+    from ninfer_convert.values import Encoding, Origin, Shape, Source, Values, Words
 
 
 def take_rows(source: Source, begin: int, end: int) -> Source:
@@ -53,6 +53,15 @@ class _Rows:
     @property
     def exact(self) -> Sequence[str]:
         return self.whole.exact
+
+    @property
+    def encoding(self) -> Encoding | None:
+        encoding = self.whole.encoding
+        if encoding is None or len(encoding.divisors) < 2:
+            return encoding
+        rows, share = self.whole.shape[0], len(encoding.divisors)
+        begin, end = self.begin * share // rows, -(-self.end * share // rows)
+        return replace(encoding, divisors=encoding.divisors[begin:end])
 
     def values(self, begin: int, end: int) -> Values:
         first = self.begin * prod(self.whole.shape[1:])

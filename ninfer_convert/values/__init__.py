@@ -8,8 +8,8 @@ converts or places anything.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -68,6 +68,27 @@ class Origin:
     """What was taken of it (`"rows 0:128"`), None for all."""
 
 
+@dataclass(frozen=True)
+class Encoding:
+    """What the plan knows of the words of an encoded source beside `Source.exact`: from its headers and its scales."""
+
+    details: str = ""
+    """The convention, and what distinguishes this weight: types of scales, block, bits."""
+    unfit: str = ""
+    """Why no format but the `exact` ones can import it, the end of a sentence that begins with its name."""
+    rounded: Mapping[str, float] = field(default_factory=dict)
+    """Formats that take its codes once each scale is rounded (methods.md, round_scales), with the largest relative
+    change of a scale; `Source.words` gives those words too."""
+    divisors: tuple[float, ...] = ()
+    """Weight divisors of the matrices stacked along its rows, in equal shares; () where its words have none."""
+    input_divisor: float | None = None
+    """The divisor of its inputs, for a use with four-bit activations."""
+    activations: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """Scales of its inputs and outputs as they are stored, by tensor."""
+    note: str = ""
+    """What of the weight an import does not keep to the bit."""
+
+
 class Source(Protocol):
     """One logical parameter's data, read lazily; safe to call from several threads."""
 
@@ -84,6 +105,10 @@ class Source(Protocol):
         """Logical shape, slowest axis first."""
 
     @property
+    def nbytes(self) -> int:
+        """Stored bytes that reading all of it costs."""
+
+    @property
     def origins(self) -> Sequence[Origin]:
         """The stored tensors it is made from."""
 
@@ -91,11 +116,15 @@ class Source(Protocol):
     def exact(self) -> Sequence[str]:
         """Formats that its stored words reach without decoding, the identical one first; empty if plain."""
 
+    @property
+    def encoding(self) -> Encoding | None:
+        """What its scales tell the plan; None where it has none outside its words. Raises SourceError for bad ones."""
+
     def values(self, begin: int, end: int) -> Values:
         """Elements [begin, end) in C order: stored words, or float32 decoded by the encoding's own rule."""
 
     def words(self, format: str, begin: int, end: int) -> Words:
-        """Rows [begin, end) (leading axes folded) as words of one of the `exact` formats.
+        """Rows [begin, end) (leading axes folded) as words of one of the `exact` formats, or `encoding.rounded`.
 
         Raises SourceError naming tensor, row and word where a word does not fit the format.
         """

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ninfer_convert.formats import get_format
 from ninfer_convert.formats.stored import stored_type
 from ninfer_convert.methods import Job
-from ninfer_convert.values import Origin, Values, Words
+from ninfer_convert.values import Encoding, Origin, Values, Words
 
 Array = NDArray[Any]
 
@@ -43,6 +43,10 @@ class ArraySource:
     @property
     def exact(self) -> Sequence[str]:
         return ()
+
+    @property
+    def encoding(self) -> Encoding | None:
+        return None
 
     def values(self, begin: int, end: int) -> Values:
         return Values(self.array.reshape(-1)[begin:end].copy(), self.decoded_as or self.stored)

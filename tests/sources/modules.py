@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Mapping, Sequence
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,8 @@ from ninfer_convert.sources.config import read_config
 from ninfer_convert.sources.encoded import Classification, EncodedModule, classify
 from tests.oracle import safetensors as oracle
 
-Member = tuple[str, Sequence[int]]
-"""dtype, shape"""
+Member = tuple[str, Sequence[int]] | oracle.Tensor
+"""dtype, shape, and bytes where they matter."""
 
 NVFP4 = {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16, "symmetric": True}
 FP8_CHANNEL = {"num_bits": 8, "type": "float", "strategy": "channel"}
@@ -41,6 +43,19 @@ def nvfp4(codes: Sequence[int] = (4, 16), scales: Sequence[int] = (4, 2)) -> dic
     }
 
 
+def numbers(dtype: str, shape: Sequence[int], *values: float) -> Member:
+    """A tensor of these numbers; one number fills it."""
+    kinds = {"F32": "f", "F16": "e", "I64": "q", "I32": "i", "U8": "B"}
+    count = prod(shape)
+    return dtype, shape, struct.pack(f"<{count}{kinds[dtype]}", *(values * count)[:count])
+
+
+def nf4_state(**members: Any) -> Member:
+    """The tensor that holds the state of a bitsandbytes weight as JSON."""
+    text = json.dumps({"quant_type": "nf4", "blocksize": 64, "dtype": "bfloat16", **members}).encode()
+    return "U8", (len(text),), text
+
+
 def fp8(*prefixes: str) -> dict[str, Member]:
     """Modules of FP8 rows."""
     tensors: dict[str, Member] = {}
@@ -56,7 +71,7 @@ def classified(
     metadata: Mapping[str, str] | None = None,
 ) -> Classification:
     """The classification of a checkpoint with these tensors, and this quantization_config where one is given."""
-    built = {name: oracle.tensor(dtype, shape) for name, (dtype, shape) in tensors.items()}
+    built = {name: member if len(member) == 3 else oracle.tensor(*member) for name, member in tensors.items()}
     (folder / "model.safetensors").write_bytes(oracle.build(built, metadata))
     if quantization is not None:
         (folder / "config.json").write_text(json.dumps({"quantization_config": quantization}))

@@ -23,6 +23,8 @@ from tests.sources.modules import (
     classified,
     compressed_tensors,
     module,
+    nf4_state,
+    numbers,
     nvfp4,
     only,
 )
@@ -67,9 +69,12 @@ def test_the_tools_own_checkpoints(
     consumed = [name for module in found.modules for name in module.tensors]
     assert sorted([*consumed, *found.plain]) == sorted(checkpoint.tensors)
     assert not any("scale" in name or "packed" in name for name in found.plain)
-    problems = found.problems(checkpoint)
-    assert sum(int(problem.message.split()[0]) for problem in problems) == len(found.modules)
-    assert all(problem.code == "encoded" and encoding in problem.message for problem in problems)
+    assert found.problems(checkpoint) == []
+    order = list(checkpoint.tensors)
+    first = {module.parameter: min(map(order.index, module.tensors)) for module in found.modules}
+    places = [first[name] if name in first else order.index(name) for name in found.sources]
+    assert places == sorted(places)
+    assert sorted(found.sources) == sorted([*first, *found.plain])
 
 
 def test_the_corpus_is_whole() -> None:
@@ -98,8 +103,34 @@ def test_old_modelopt_exports_have_only_their_own_config(tmp_path: Path) -> None
         ({"weight_packed": ("U8", (4, 32)), "weight_scale": ("U8", (4, 2))}, None, "MXFP4", (4, 64)),
         ({"weight_packed": ("U8", (4, 24)), "weight_scale": ("U8", (4, 1))}, None, "compressed-tensors MXFP6", (4, 32)),
         (
-            {"weight_packed": ("I32", (4, 4)), "weight_scale": ("BF16", (4, 1)), "weight_shape": ("I64", (2,))},
+            {
+                "weight_packed": ("I32", (4, 4)),
+                "weight_scale": ("BF16", (4, 1)),
+                "weight_shape": numbers("I64", (2,), 4, 32),
+            },
             compressed_tensors({"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32}),
+            "INT4_PACKED",
+            (4, 32),
+        ),
+        (
+            {
+                "weight_packed": ("I32", (5, 4)),
+                "weight_scale": ("BF16", (5, 3)),
+                "weight_shape": numbers("I64", (2,), 5, 41),
+                "weight_zero_point": ("I32", (1, 3)),
+                "weight_g_idx": ("I32", (41,)),
+            },
+            compressed_tensors({"num_bits": 3, "type": "int", "group_size": 16, "symmetric": False}),
+            "INT4_PACKED",
+            (5, 41),
+        ),
+        (
+            {
+                "weight_packed": ("I32", (4, 8)),
+                "weight_scale": ("F32", ()),
+                "weight_shape": numbers("I64", (2,), 4, 32),
+            },
+            None,
             "INT4_PACKED",
             (4, 32),
         ),
@@ -116,7 +147,24 @@ def test_old_modelopt_exports_have_only_their_own_config(tmp_path: Path) -> None
             (4, 32),
         ),
         ({"weight": ("U8", (4, 32)), "weight_scale": ("U8", (4, 2))}, None, "MXFP4", (4, 64)),
-        ({"weight": ("U8", (4, 64)), "weight_scale": ("BF16", (8, 2))}, None, "ModelOpt INT4 AWQ", (8, 64)),
+        ({"weight": ("U8", (4, 64)), "weight_scale": ("BF16", (8, 2))}, None, "INT4_PACKED", (8, 64)),
+        (
+            {"weight": ("U8", (4, 64)), "weight_scale": ("BF16", (8, 2)), "pre_quant_scale": ("BF16", (64,))},
+            {"quant_method": "modelopt", "quant_algo": "W4A16_AWQ"},
+            "INT4_PACKED",
+            (8, 64),
+        ),
+        (
+            {
+                "weight": ("U8", (4, 16)),
+                "weight_scale": ("F8_E4M3", (4, 2)),
+                "weight_scale_2": ("F32", ()),
+                "pre_quant_scale": ("BF16", (32,)),
+            },
+            {"quant_method": "modelopt", "quant_algo": "NVFP4_AWQ"},
+            "NVFP4",
+            (4, 32),
+        ),
         ({"weight": ("F8_E4M3", (4, 32)), "weight_scale": ("F32", ())}, None, "FP8_TENSOR", (4, 32)),
         ({"weight": ("F8_E4M3", (4, 32)), "weight_scale": ("BF16", (1, 1))}, None, "FP8_TENSOR", (4, 32)),
         ({"weight": ("F8_E4M3", (4, 32)), "weight_scale": ("F32", (4,))}, None, "FP8_ROW", (4, 32)),
@@ -200,16 +248,18 @@ def test_old_modelopt_exports_have_only_their_own_config(tmp_path: Path) -> None
                 "weight.quant_map": ("F32", (16,)),
                 "weight.nested_absmax": ("F32", (1,)),
                 "weight.nested_quant_map": ("F32", (256,)),
-                "weight.quant_state.bitsandbytes__nf4": ("U8", (40,)),
+                "weight.quant_state.bitsandbytes__nf4": nf4_state(
+                    shape=[4, 8], nested_blocksize=256, nested_dtype="float32", nested_offset=0.5
+                ),
             },
             {"quant_method": "bitsandbytes", "load_in_4bit": True},
-            "bitsandbytes nf4",
-            None,
+            "BNB_4BIT",
+            (4, 8),
         ),
         (
             {"weight": ("I8", (4, 8)), "SCB": ("F32", (4,)), "weight_format": ("U8", ())},
             None,
-            "bitsandbytes 8-bit",
+            "BNB_INT8",
             (4, 8),
         ),
         ({"weight": ("U8", (2, 8)), "weight_scale": ("BF16", (1,))}, {"quant_method": "bitnet"}, "BitNet", (8, 8)),
@@ -313,11 +363,25 @@ def test_mixed_encodings_in_one_checkpoint(tmp_path: Path) -> None:
     found = classified(tmp_path, tensors)
     assert [(one.module, one.encoding) for one in found.modules] == [("a", "FP8_ROW"), ("b", "GPTQ")]
     assert found.plain == ("a.bias", "c.weight")
+    assert list(found.sources) == ["a.weight", "a.bias", "b.weight", "c.weight"]
+
+
+def test_encodings_that_nobody_decodes_are_refused_all_modules_together(tmp_path: Path) -> None:
+    tensors: dict[str, Member] = module("norm", weight=("BF16", (8,)))
+    for layer in "abcde":
+        tensors |= module(layer, W_q=("U8", (4, 8)), scale=("F16", (4, 1)), zero=("F16", (4, 1)))
+    tensors |= module("f", weight=("U8", (2, 8)), weight_scale=("BF16", (1,)))
+    found = classified(tmp_path, tensors)
     checkpoint = open_checkpoint(tmp_path)
     messages = [problem.message for problem in found.problems(checkpoint)]
-    assert len(messages) == 2
-    assert "1 weight stored as FP8_ROW (weight_scale F32)" in messages[0]
-    assert "1 weight stored as GPTQ (4 bits, group 64)" in messages[1]
+    assert messages == [
+        "5 weights stored as HQQ cannot be imported or decoded: a.weight, b.weight, c.weight and 2 more; "
+        "take a checkpoint of the model that is not quantized",
+        "1 weight stored as BitNet (four rows to a byte) cannot be imported or decoded: f.weight; "
+        "take a checkpoint of the model that is not quantized",
+    ]
+    assert found.problems(checkpoint, skipped=lambda name: name != "f.weight")[0].message == messages[1]
+    assert [source.shape for source in found.sources.values()] == [(8,), *[()] * 5, (8, 8)]
 
 
 NAMES = [
@@ -329,9 +393,9 @@ MEMBERS = st.tuples(st.sampled_from(sorted(BITS)), st.lists(st.sampled_from([0, 
 
 @given(st.dictionaries(st.sampled_from(NAMES), MEMBERS))
 def test_any_members_of_any_type_and_shape_are_accounted_for(
-    tmp_path_factory: pytest.TempPathFactory, members: dict[str, Member]
+    tmp_path_factory: pytest.TempPathFactory, drawn: dict[str, tuple[str, list[int]]]
 ) -> None:
-    members = {name: (dtype, (*shape, 8)) for name, (dtype, shape) in members.items()}
+    members: dict[str, Member] = {name: (dtype, (*shape, 8)) for name, (dtype, shape) in drawn.items()}
     found = classified(tmp_path_factory.mktemp("any"), module("a", **members))
     placed = [tensor for one in found.modules for tensor in one.tensors]
     placed += [tensor for orphans in found.orphans.values() for tensor in orphans]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ninfer_convert.sources.views import take_rows
-from ninfer_convert.values import Origin, Shape, Source, Values, Words
+from ninfer_convert.values import Encoding, Origin, Shape, Source, Values, Words
 
 
 @dataclass
@@ -23,6 +23,7 @@ class Counted:
     name: str = "bank"
     stored: str = "NVFP4"
     exact: Sequence[str] = ("nvfp4",)
+    encoding: Encoding | None = None
     reads: list[tuple[int, int]] = field(default_factory=list)
 
     @property
@@ -62,6 +63,15 @@ def test_words_count_the_folded_rows_of_a_bank() -> None:
     assert view.words("nvfp4", 0, 6).codes.ravel().tolist() == [3, 4, 5, 6, 7, 8]
     assert view.words("nvfp4", 2, 3).codes.ravel().tolist() == [5]
     assert take_rows(Counted((4, 8)), 1, 3).words("nvfp4", 0, 2).codes.ravel().tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(("divisors", "expected"), [((), ()), ((2.0,), (2.0,)), ((1.0, 2.0, 3.0, 4.0), (2.0, 3.0))])
+def test_rows_of_a_bank_keep_the_divisors_of_their_own_matrices(
+    divisors: tuple[float, ...], expected: tuple[float, ...]
+) -> None:
+    view = take_rows(Counted((4, 3, 8), encoding=Encoding("d", divisors=divisors, input_divisor=5.0)), 1, 3)
+    assert view.encoding == Encoding("d", divisors=expected, input_divisor=5.0)
+    assert take_rows(Counted((4, 3, 8)), 1, 3).encoding is None
 
 
 def test_rows_of_rows_are_rows_of_the_whole() -> None:

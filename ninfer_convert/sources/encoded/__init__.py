@@ -6,12 +6,12 @@ orphans, skipped, or plain.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from ninfer_convert.errors import Problem
+from ninfer_convert.errors import Problem, SourceError
 from ninfer_convert.sources.encoded.base import PLAIN_FLOATS, Convention, EncodedModule, Module, is_activation_scale
 from ninfer_convert.sources.encoded.bitnet import BITNET
 from ninfer_convert.sources.encoded.bitsandbytes import BITSANDBYTES
@@ -24,10 +24,11 @@ from ninfer_convert.sources.encoded.modelopt import MODELOPT
 from ninfer_convert.sources.encoded.mxfp4_blocks import MXFP4_BLOCKS
 from ninfer_convert.sources.encoded.packed import PACKED
 from ninfer_convert.sources.encoded.unread import BARE, UNREAD
+from ninfer_convert.sources.encoded.weight import UnreadWeight
 from ninfer_convert.sources.labels import counted, label, some
 
 if TYPE_CHECKING:
-    from ninfer_convert.sources.base import Checkpoint
+    from ninfer_convert.sources.base import Checkpoint, StoredTensor
     from ninfer_convert.values import Source
 
 CONVENTIONS = (
@@ -51,6 +52,14 @@ KEY_VALUE_SCALES = ("k_scale", "v_scale")
 COMPANIONS = tuple(dict.fromkeys(name for convention in CONVENTIONS for name in convention.companions))
 """Names that mean nothing without a module that consumes them; `*` stands for any text."""
 
+Named = Callable[[str], bool]
+"""Whether a recipe names a parameter, in some way."""
+
+
+def _never(name: str) -> bool:
+    return False
+
+
 _INSTEAD = "take a checkpoint of the model that is not quantized"
 
 
@@ -64,13 +73,19 @@ class Classification:
     skipped: Mapping[str, tuple[str, ...]]
     """Tensors that are no weights, by the reason for which they are left out."""
     plain: tuple[str, ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...]
     """Warnings of one line each: where config and tensors differ and the tensors are believed."""
-    refused_method: str = ""
-    """A quant_method that is never read, where the config names one."""
+    refused_method: str
+    """A quant_method that is never read, where the config names one; else ""."""
+    sources: Mapping[str, Source]
+    """What may become a parameter, by name in file order: tensors of their own (orphans too) and encoded weights."""
 
-    def problems(self, checkpoint: Checkpoint) -> list[Problem]:
-        """Why the checkpoint cannot be converted: encodings, damaged modules and orphans, each kind together."""
+    def problems(self, checkpoint: Checkpoint, skipped: Named = _never, claimed: Named = _never) -> list[Problem]:
+        """Why the checkpoint cannot be converted: encodings, damaged modules and orphans, each kind together.
+
+        `skipped` names what the recipe leaves out, `claimed` what it selects by its exact name: an orphan may be
+        either, anything else is passed over only where it is left out. Reads the scales of encoded weights.
+        """
         found = []
         if self.refused_method:
             message = f"is quantized by {label(self.refused_method)} (quant_method), which cannot be read; {_INSTEAD}"
@@ -78,21 +93,30 @@ class Classification:
         faults: dict[str, list[str]] = {}
         encodings: dict[str, list[str]] = {}
         for module in self.modules:
+            if skipped(module.parameter):
+                continue
             if module.fault is not None:
                 faults.setdefault(module.fault, []).append(module.parameter)
-            else:
-                encodings.setdefault(f"{module.encoding} ({module.details})", []).append(module.parameter)
+            elif module.source is None:
+                details = f" ({module.details})" if module.details else ""
+                encodings.setdefault(f"{module.encoding}{details}", []).append(module.parameter)
         for encoding, names in encodings.items():
             weights = counted(len(names), "weight")
             message = f"{weights} stored as {encoding} cannot be imported or decoded: {some(names)}; {_INSTEAD}"
             found.append(Problem("encoded", message, path=checkpoint.shown, tensor=names[0]))
         for fault, names in faults.items():
             found.append(Problem("bad-encoding", f"{some(names)}: {fault}", path=checkpoint.shown, tensor=names[0]))
-        for companion, orphans in self.orphans.items():
-            tensors = counted(len(orphans), f"{companion} tensor")
-            message = f"{tensors} without a weight to belong to: {some(orphans)}; add a [[skip]] if they are not needed"
-            found.append(Problem("orphan", message, path=checkpoint.shown, tensor=orphans[0]))
-        return found
+        for companion, tensors in self.orphans.items():
+            orphans = [name for name in tensors if not (skipped(name) or claimed(name))]
+            if orphans:
+                lone = counted(len(orphans), f"{companion} tensor")
+                advice = "add a [[skip]] if they are not needed"
+                message = f"{lone} without a weight to belong to: {some(orphans)}; {advice}"
+                found.append(Problem("orphan", message, path=checkpoint.shown, tensor=orphans[0]))
+        return [
+            *found,
+            *(problem for name, source in self.sources.items() if not skipped(name) for problem in _bad_scales(source)),
+        ]
 
 
 def classify(checkpoint: Checkpoint, config: Mapping[str, Any] | None) -> Classification:
@@ -131,12 +155,39 @@ def classify(checkpoint: Checkpoint, config: Mapping[str, Any] | None) -> Classi
         tuple(plain),
         tuple(_differences(modules, declared)),
         declared.method if declared.refused else "",
+        dict(_sources(checkpoint.tensors, modules, {name for names in skipped.values() for name in names})),
     )
 
 
-def _modules(tensors: Mapping[str, Source]) -> list[Module]:
+def _sources(
+    tensors: Mapping[str, StoredTensor], modules: Sequence[EncodedModule], skipped: Collection[str]
+) -> Iterator[tuple[str, Source]]:
+    """A module stands where its first tensor does; one that cannot be read is there to be skipped."""
+    owners = {tensor: module for module in modules for tensor in module.tensors}
+    placed: set[str] = set()
+    for name, tensor in tensors.items():
+        module = owners.get(name)
+        if module is None:
+            if name not in skipped:
+                yield name, tensor
+        elif module.parameter not in placed:
+            placed.add(module.parameter)
+            own = {member: tensors[member] for member in module.tensors}
+            unread = UnreadWeight(module.parameter, module.encoding, module.shape or (), module.details, own)
+            yield module.parameter, module.source or unread
+
+
+def _bad_scales(source: Source) -> Sequence[Problem]:
+    try:
+        _ = source.encoding
+    except SourceError as error:
+        return error.problems
+    return ()
+
+
+def _modules(tensors: Mapping[str, StoredTensor]) -> list[Module]:
     """The tensors by module, in order of the first tensor of each."""
-    modules: dict[str, dict[str, Source]] = {}
+    modules: dict[str, dict[str, StoredTensor]] = {}
     for name, tensor in tensors.items():
         module, member = _split(name)
         modules.setdefault(module, {})[member] = tensor

@@ -8,6 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ninfer_convert.sources.base import StoredTensor
     from ninfer_convert.sources.encoded.declared import Declaration
     from ninfer_convert.values import Shape, Source
 
@@ -44,7 +45,7 @@ class Module:
     """The tensors of one module by their names within it (`weight`, `weight_scale`, `weight.absmax`)."""
 
     name: str
-    tensors: Mapping[str, Source]
+    tensors: Mapping[str, StoredTensor]
 
     def full(self, member: str) -> str:
         """The whole name of a member."""
@@ -83,9 +84,14 @@ class EncodedModule:
     """The convention and what distinguishes this one: block size, bits, group."""
     fault: str | None = None
     """Why it is damaged or contradicts itself, the end of a sentence that begins with its name."""
+    source: Source | None = None
+    """Its values and words; None where it can be neither imported nor decoded."""
 
 
 Recognise = Callable[[Module, "Declaration"], Iterator[EncodedModule]]
+
+Read = Callable[["str", "str", "Shape", "str", "Mapping[str, StoredTensor]"], "Source"]
+"""Makes a weight's source of its name, stored type, shape, details and tensors (`weight.EncodedWeight`)."""
 
 
 @dataclass(frozen=True)
@@ -111,12 +117,16 @@ def encoded(
     details: str = "",
     fault: str | None = None,
     parameter: str = "weight",
+    read: Read | None = None,
 ) -> EncodedModule:
-    """The weight that `members` make up, with the companions every convention shares and the checks all need."""
-    changers = [name for name in MEANING_CHANGERS if name in module.tensors]
+    """The weight that `members` make up, with the companions every convention shares and the checks all need.
+
+    `read` makes its source; where it is None, or anything is wrong, there is none.
+    """
+    changers = [name for name in MEANING_CHANGERS if name in module.tensors and name not in members]
     scheme = declared.scheme(module.name)
     if fault is None and changers:
-        fault = f"{changers[0]} changes the weight's meaning and is not supported"
+        fault = f"{changers[0]} changes the weight's meaning and is not supported by import_encoded, nor decoded"
     twice = parameter in module.tensors and parameter not in members
     if fault is None and twice:
         fault = f"is stored twice, as {', '.join(members)} and as {parameter}"
@@ -126,15 +136,12 @@ def encoded(
         fault = f"config says {scheme.words}, but the tensors are {encoding}"
     activations = (*ACTIVATION_SCALES, *(f"{parameter}_{name}" for name in ACTIVATION_SCALES))
     taken = dict.fromkeys(name for name in (*members, *changers, *activations, parameter) if name in module.tensors)
-    return EncodedModule(
-        module.name,
-        module.full(parameter),
-        encoding,
-        shape,
-        tuple(module.full(name) for name in taken),
-        details,
-        fault,
-    )
+    name = module.full(parameter)
+    source = None
+    if read is not None and fault is None and shape is not None:
+        source = read(name, encoding, shape, details, {role: module.tensors[role] for role in taken})
+    tensors = tuple(module.full(role) for role in taken)
+    return EncodedModule(module.name, name, encoding, shape, tensors, details, fault, source)
 
 
 def groups(columns: int, size: int) -> int:
@@ -149,3 +156,11 @@ def one_element(shape: Shape) -> bool:
 def wrong_shape(member: str, found: Shape, expected: Shape) -> str:
     """The fault of a companion whose shape does not fit its weight."""
     return f"{member} is {list(found)}, where {list(expected)} was expected"
+
+
+def wrong_factor(module: Module, member: str, shape: Shape) -> str | None:
+    """The fault of a global scale: F32, one for the weight or one for each matrix of a bank."""
+    found = module.shape(member)
+    if module.stored(member) == "F32" and prod(found) in (1, prod(shape[:-2])):
+        return None
+    return f"{member} is {module.stored(member)} {list(found)}, where F32 of {prod(shape[:-2])} or 1 was expected"

@@ -36,8 +36,8 @@ _MODELOPT = MappingProxyType(
         "FP8_PER_CHANNEL_PER_TOKEN": "FP8_ROW",
         "FP8_PB_WO": "FP8_BLOCK",
         "FP8_PB_REAL": "FP8_BLOCK",
-        "W4A16_AWQ": "ModelOpt INT4 AWQ",
-        "W4A8_AWQ": "ModelOpt INT4 AWQ",
+        "W4A16_AWQ": "INT4_PACKED",
+        "W4A8_AWQ": "INT4_PACKED",
         "MXFP4": "MXFP4",
         "W4A8_MXFP4_FP8": "MXFP4",
         "MXFP8": "MXFP8",
@@ -93,6 +93,10 @@ class Declaration:
     """Whether the method is never read."""
     act_order: bool = False
     """GPTQ's desc_act."""
+    zero_points: bool = True
+    """AWQ's zero_point."""
+    version: str = ""
+    """AWQ's arrangement of words, in lower case."""
     header_keys: frozenset[str] = frozenset()
     """Keys of the safetensors headers' `__metadata__`."""
 
@@ -163,6 +167,8 @@ class _Parser:
             # auto-round also writes plain GPTQ and AWQ packings, and says so.
             refused=method in REFUSED_METHODS and not packing.endswith(("gptq", "awq")),
             act_order=bool(values.get("desc_act")),
+            zero_points=values.get("zero_point") is not False,
+            version=str(values.get("version") or "").lower(),
             header_keys=header_keys,
         )
 
@@ -182,7 +188,9 @@ class _Parser:
             if block is None:
                 return {}, (), Scheme("FP8_TENSOR", "no weight_block_size", bits=8)
             return {}, (), Scheme("FP8_BLOCK", f"weight_block_size {list(block)}", bits=8, block=block)
-        return {}, (), Scheme(bits=self.number(values, "bits"), group=self.number(values, "group_size"))
+        symmetric = values.get("sym") is not False
+        scheme = Scheme(bits=self.number(values, "bits"), group=self.number(values, "group_size"), symmetric=symmetric)
+        return {}, (), scheme
 
     def compressed_tensors(self, values: Mapping[str, Any]) -> tuple[Mapping[str, Scheme], Patterns, Scheme]:
         exact: dict[str, Scheme] = {}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ninfer_convert.sources.encoded.base import Convention, EncodedModule, Module, encoded, wrong_shape
+from ninfer_convert.sources.encoded.mxfp4_weight import Mxfp4Weight
 
 if TYPE_CHECKING:
     from ninfer_convert.sources.encoded.declared import Declaration
@@ -26,7 +28,8 @@ def _recognise(module: Module, declared: Declaration) -> Iterator[EncodedModule]
         elif module.shape(scales) != groups:
             fault = wrong_shape(scales, module.shape(scales), groups)
         shape = (*groups[:-1], groups[-1] * 32) if groups else None
-        yield encoded(module, (blocks, scales), "MXFP4", shape, declared, "blocks of 32", fault, parameter=proj)
+        read = partial(Mxfp4Weight, codes=blocks, scale=scales)
+        yield encoded(module, (blocks, scales), "MXFP4", shape, declared, "blocks of 32", fault, proj, read)
 
 
 MXFP4_BLOCKS = Convention("MXFP4 blocks and scales", _recognise)
