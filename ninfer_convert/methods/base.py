@@ -53,8 +53,8 @@ class Method(Protocol):
     def quantizes(self) -> bool:
         """Whether it rounds values to codes: refuses non-finite values, needs `requantize` on decoded ones."""
 
-    def refusal(self, source: Source, format: Format) -> str | None:
-        """Why it cannot convert this source into this format, from header facts alone; None if it can."""
+    def refusal(self, source: Source, format: Format, parameters: Mapping[str, Any]) -> str | None:
+        """Why it cannot convert this source into this format, from headers and scales alone; None if it can."""
 
     def encoder(self, job: Job) -> Encode:
         """Prepare once, then encode rows. `encode` raises NumericError naming the tensor, count and place."""

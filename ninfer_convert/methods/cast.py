@@ -29,7 +29,7 @@ class CastDirect:
     parameters: Mapping[str, type] = field(default_factory=dict)
     quantizes: bool = False
 
-    def refusal(self, source: Source, format: Format) -> str | None:
+    def refusal(self, source: Source, format: Format, parameters: Mapping[str, Any]) -> str | None:
         if format.name not in self.formats:
             return f"{self.name} makes {', '.join(self.formats)}, not {format.name}"
         stored = stored_type(source.stored)

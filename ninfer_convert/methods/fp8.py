@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ninfer_convert.errors import NumericError
 from ninfer_convert.formats import RowScaledFormat
@@ -30,7 +30,7 @@ class Fp8RowMaxabs:
     parameters: Mapping[str, type] = field(default_factory=dict)
     quantizes: bool = True
 
-    def refusal(self, source: Source, format: Format) -> str | None:
+    def refusal(self, source: Source, format: Format, parameters: Mapping[str, Any]) -> str | None:
         return refusal(self, source, format)
 
     def encoder(self, job: Job) -> Encode:

@@ -1,10 +1,13 @@
-"""import_encoded: codes and scales that are in the checkpoint already, copied and never decoded (methods.md)."""
+"""import_encoded: codes and scales that are in the checkpoint already, copied and never decoded (methods.md).
+
+Scales are rounded where the recipe says `round_scales`, and nowhere else.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ninfer_convert.formats.gguf import GGUF_FORMATS
 from ninfer_convert.formats.stored import stored_type
@@ -29,12 +32,17 @@ class ImportEncoded:
         "q8_g32_fp16",
         *(format.name for format in GGUF_FORMATS),
     )
-    parameters: Mapping[str, type] = field(default_factory=dict)
+    parameters: Mapping[str, type] = field(default_factory=lambda: {"round_scales": bool})
     quantizes: bool = False
 
-    def refusal(self, source: Source, format: Format) -> str | None:
+    def refusal(self, source: Source, format: Format, parameters: Mapping[str, Any]) -> str | None:
         if format.name in source.exact:
             return None
+        encoding = source.encoding
+        if encoding is not None and format.name in encoding.rounded:
+            return None if parameters.get("round_scales") else encoding.unfit
+        if encoding is not None and encoding.unfit and not source.exact:
+            return encoding.unfit
         stored = stored_type(source.stored).name
         if not source.exact:
             return f"stored as {stored}, it holds words of no format that could be imported"

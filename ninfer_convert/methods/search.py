@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ninfer_convert.errors import NumericError
 from ninfer_convert.formats import GroupedFormat
@@ -27,7 +27,7 @@ class GroupedSearch:
     parameters: Mapping[str, type] = field(default_factory=lambda: {"negative_scales": bool})
     quantizes: bool = True
 
-    def refusal(self, source: Source, format: Format) -> str | None:
+    def refusal(self, source: Source, format: Format, parameters: Mapping[str, Any]) -> str | None:
         return refusal(self, source, format)
 
     def encoder(self, job: Job) -> Encode:

@@ -17,6 +17,7 @@ from ninfer_convert.recipe import load_recipe, resolve
 from ninfer_convert.sources import open_checkpoint
 from ninfer_convert.sources.config import read_config
 from ninfer_convert.sources.encoded import classify
+from ninfer_convert.sources.labels import counted, some
 
 if TYPE_CHECKING:
     from ninfer_convert.architectures import Model, Parameter
@@ -35,10 +36,9 @@ def make_plan(input: str, recipe: str, shaping: Shaping) -> Plan:
     checkpoint = open_checkpoint(input)
     config = read_config(checkpoint)
     classification = classify(checkpoint, config)
-    if problems := classification.problems(checkpoint):
+    if problems := classification.problems(checkpoint, loaded.skips_tensor, loaded.names_tensor):
         raise SourceError(problems)
-    sources = {name: checkpoint.tensors[name] for name in classification.plain}
-    model = generic.build(checkpoint, config, sources, loaded.rename)
+    model = generic.build(checkpoint, config, classification.sources, loaded.rename)
     if not model.parameters:
         raise SourceError(Problem("no-tensors", "holds no tensors: nothing to convert", path=checkpoint.shown))
     resolution = resolve(loaded, model.parameters, allow_code=shaping.allow_code, requantize=shaping.requantize)
@@ -49,11 +49,11 @@ def make_plan(input: str, recipe: str, shaping: Shaping) -> Plan:
 
 
 def _refusals(parameters: Mapping[str, Parameter], resolution: Resolution) -> Iterator[Problem]:
-    """What a header alone shows cannot be converted as decided."""
+    """What headers and scales show cannot be converted as decided."""
     for name, pieces in resolution.decisions.items():
         source = parameters[name].source
         for piece in pieces:
-            reason = get_method(piece.method).refusal(source, get_format(piece.format))
+            reason = get_method(piece.method).refusal(source, get_format(piece.format), piece.parameters)
             if reason is not None:
                 rule = piece.rule
                 yield Problem(
@@ -98,8 +98,15 @@ def _assemble(
     notes = tuple(
         Problem("source-note", note, path=checkpoint.shown) for note in (*checkpoint.notes, *classification.notes)
     )
-    warnings = (*notes, *model.warnings, *resolution.warnings)
+    warnings = (*notes, *_unused_scales(checkpoint, directory), *model.warnings, *resolution.warnings)
     return Plan(checkpoint, recipe, model, resolution, directory, objects, warnings)
+
+
+def _unused_scales(checkpoint: Checkpoint, directory: Directory) -> Iterator[Problem]:
+    kept = [tensor for scales in directory.provenance["activation_scales"].values() for tensor in scales]
+    if kept:
+        message = f"{counted(len(kept), 'activation scale')} kept in the provenance, as no use takes them: {some(kept)}"
+        yield Problem("activation-scales", message, path=checkpoint.shown)
 
 
 def _metadata(recipe: Recipe, shaping: Shaping) -> dict[str, Any]:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
+from ninfer_convert.methods.imported import IMPORT_ENCODED
 from ninfer_convert.pipeline.planned import PlannedResource
 
 if TYPE_CHECKING:
@@ -35,9 +37,7 @@ def record(
     bindings: Mapping[str, Binding],
 ) -> dict[str, Any]:
     """The directory's `provenance`, but for the digests, which are taken once the payload is written."""
-    tensors = {
-        parameter.name: [origin.tensor for origin in parameter.source.origins] for parameter in model.parameters
-    }
+    tensors = {parameter.name: [origin.tensor for origin in parameter.source.origins] for parameter in model.parameters}
     shapes = {parameter.name: parameter.source.shape for parameter in model.parameters}
     return {
         "tool": {"name": "ninfer-convert", "encoding": ENCODING},
@@ -52,17 +52,32 @@ def record(
             name: {"shape": list(shapes[name])} for name, binding in bindings.items() if binding.object is None
         },
         "skipped": [
-            *(
-                {"name": skip.name, "tensors": tensors[skip.name], "reason": skip.reason}
-                for skip in resolution.skipped
-            ),
+            *({"name": skip.name, "tensors": tensors[skip.name], "reason": skip.reason} for skip in resolution.skipped),
             *(
                 {"name": name, "tensors": [name], "reason": reason}
                 for reason, names in classification.skipped.items()
                 for name in names
             ),
         ],
-        "activation_scales": {},
+        "activation_scales": activation_scales(model, resolution),
+    }
+
+
+def activation_scales(model: Model, resolution: Resolution) -> dict[str, dict[str, Any]]:
+    """Scales of the inputs and outputs of encoded weights that are stored: parameter -> tensor -> number, or numbers.
+
+    JSON has no word for NaN and infinities: they are spelled out.
+    """
+
+    def spelled(scales: tuple[float, ...]) -> Any:
+        numbers = [scale if isfinite(scale) else str(scale) for scale in scales]
+        return numbers[0] if len(numbers) == 1 else numbers
+
+    encodings = {p.name: p.source.encoding for p in model.parameters if p.name in resolution.decisions}
+    return {
+        name: {tensor: spelled(scales) for tensor, scales in encoding.activations.items()}
+        for name, encoding in encodings.items()
+        if encoding and encoding.activations
     }
 
 
@@ -94,4 +109,12 @@ def _object(planned: PlannedTensor | PlannedResource) -> dict[str, Any]:
         made["selections"] = [origin.selection for origin in origins]
     if members[0].job.parameters:
         made["method_parameters"] = dict(members[0].job.parameters)
+    encodings = [encoding for member in members if (encoding := member.job.source.encoding)]
+    if encodings:
+        made["encodings"] = [encoding.details for encoding in encodings]
+    if members[0].job.parameters.get("round_scales"):
+        changes = [encoding.rounded.get(planned.record.format, 0.0) for encoding in encodings]
+        made["largest_scale_change"] = f"{max(changes, default=0.0):.6e}"
+    if members[0].method is IMPORT_ENCODED and (notes := [encoding.note for encoding in encodings if encoding.note]):
+        made["notes"] = notes
     return made

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ninfer_convert.errors import Problem
-from ninfer_convert.recipe.renames import rename
+from ninfer_convert.recipe.renames import rename, renamed_by
 
 if TYPE_CHECKING:
     from ninfer_convert.recipe.globs import Glob
@@ -113,3 +113,16 @@ class Recipe:
     def rename(self, names: Sequence[str]) -> dict[str, str]:
         """The logical name of each source name by `[[rename]]`; raises RecipeError."""
         return rename(self.renames, names)
+
+    def skips_tensor(self, name: str) -> bool:
+        """Whether a `[[skip]]` selects what the source calls `name`."""
+        return any(self._selects(skip, name) for skip in self.skips)
+
+    def names_tensor(self, name: str) -> bool:
+        """Whether an assign selects what the source calls `name` by its exact logical name."""
+        return any(self._selects(assign, name, literally=True) for assign in self.assigns)
+
+    def _selects(self, table: Assign | Skip, name: str, literally: bool = False) -> bool:
+        logical, _ = renamed_by(self.renames, name) or (name, None)
+        globs = [selector.glob for selector in table.select]
+        return any(glob.literal == logical if literally else glob.matches(logical) for glob in globs)

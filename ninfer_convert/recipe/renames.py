@@ -19,15 +19,20 @@ def rename(tables: Sequence[Rename], names: Sequence[str]) -> dict[str, str]:
     renamed = {name: name for name in names}
     used: dict[str, Rename] = {}
     for name in names:
-        for table in tables:
-            if match := table.match.fullmatch(name):
-                renamed[name] = match.expand(table.to)
-                used[name] = table
-                break
+        if found := renamed_by(tables, name):
+            renamed[name], used[name] = found
     problems = [*_idle(tables, used), *_collisions(renamed, used)]
     if problems:
         raise RecipeError(problems)
     return renamed
+
+
+def renamed_by(tables: Sequence[Rename], name: str) -> tuple[str, Rename] | None:
+    """What one name becomes, and by which table; None where it stays what it is."""
+    for table in tables:
+        if match := table.match.fullmatch(name):
+            return match.expand(table.to), table
+    return None
 
 
 def _idle(tables: Sequence[Rename], used: Mapping[str, Rename]) -> Iterator[Problem]:

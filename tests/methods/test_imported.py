@@ -44,7 +44,7 @@ def test_words_are_the_sources_own() -> None:
 )
 def test_what_it_cannot_import_it_says_from_the_header(tensor: str, format: str, refusal: str | None) -> None:
     source = open_gguf(EXTRAS, "extras.gguf").tensors[tensor]
-    assert IMPORTED.refusal(source, get_format(format)) == refusal
+    assert IMPORTED.refusal(source, get_format(format), {}) == refusal
 
 
 @pytest.mark.parametrize("format", IMPORTED.formats)

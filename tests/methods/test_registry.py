@@ -118,7 +118,7 @@ REFUSALS = [
 @pytest.mark.parametrize(("method", "stored", "format", "why"), REFUSALS)
 def test_refusals_from_header_facts(method: str, stored: str, format: str, why: str | None) -> None:
     opaque = source(np.zeros((2, 256), np.uint8), stored, decoded_as="F32")
-    assert get_method(method).refusal(opaque, get_format(format)) == why
+    assert get_method(method).refusal(opaque, get_format(format), {}) == why
 
 
 def test_what_quantizes_says_so() -> None:
