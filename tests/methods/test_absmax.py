@@ -96,9 +96,9 @@ def test_refused_sources(number: int) -> None:
 
 @pytest.mark.parametrize("stored", ["BF16", "F16", "F32", "F64"])
 def test_nan_and_infinity_are_counted_and_the_first_is_placed(stored: str) -> None:
-    """A whole embedding's worth, so that the place lies in a later piece of the second reading."""
-    values = np.full((3000, 512), 0.01, np.float64 if stored == "F64" else np.float32)
-    values[2999, 511], values[2500, 3] = np.nan, np.inf
+    """So many rows that they lie in the second and third piece of the second reading."""
+    values = np.full((5000, 512), 0.01, np.float64 if stored == "F64" else np.float32)
+    values[4999, 511], values[2500, 3] = np.nan, np.inf
     (problem,) = refusals(source(values, stored, name="model.embed_tokens.weight"), "q4_g64_fp16")
     assert problem.code == "non-finite"
     assert problem.message == (
@@ -134,6 +134,14 @@ def test_a_scale_that_overflows_names_the_group_and_what_would_hold_it(amax: flo
         f"model.weight: row [1, 0], group {70 // group} (columns {columns}): {place}, "
         f"beyond binary16's largest, 65504 (2 such groups); {holds} holds this tensor"
     )
+
+
+def test_overflowing_scales_far_into_a_tensor_are_placed() -> None:
+    values = np.zeros((5000, 512), np.float32)
+    values[2500, 100], values[4999, 511] = 1e9, 1e10
+    (problem,) = refusals(source(values, "F32"), "q4_g64_fp16")
+    assert "row [2500], group 1 (columns 64:128): absmax 1e+09 needs" in problem.message
+    assert "(2 such groups)" in problem.message
 
 
 @pytest.mark.parametrize("format", FORMATS)
