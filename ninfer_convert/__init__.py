@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ninfer_convert.errors import NinferConvertError, Problem
+    from ninfer_convert.pipeline.check import CheckReport, check
     from ninfer_convert.pipeline.compare import Comparison, ParameterComparison, compare
     from ninfer_convert.pipeline.conversion import convert, plan
+    from ninfer_convert.pipeline.differences import Difference
     from ninfer_convert.pipeline.metrics import Metrics
     from ninfer_convert.pipeline.planned import Plan, Shaping
     from ninfer_convert.pipeline.run import Progress, Result, Running
@@ -22,7 +24,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "CheckReport",
     "Comparison",
+    "Difference",
     "Fault",
     "Metrics",
     "NinferConvertError",
@@ -37,6 +41,7 @@ __all__ = [
     "Shaping",
     "StoredParameter",
     "VerifyReport",
+    "check",
     "compare",
     "convert",
     "load_recipe",
@@ -47,8 +52,10 @@ __all__ = [
 
 _MODULES = {
     "errors": ("NinferConvertError", "Problem"),
+    "pipeline.check": ("CheckReport", "check"),
     "pipeline.compare": ("Comparison", "ParameterComparison", "compare"),
     "pipeline.conversion": ("convert", "plan"),
+    "pipeline.differences": ("Difference",),
     "pipeline.metrics": ("Metrics",),
     "pipeline.planned": ("Plan", "Shaping"),
     "pipeline.run": ("Progress", "Result", "Running"),

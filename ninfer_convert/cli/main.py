@@ -20,6 +20,7 @@ COMMANDS = {
     "plan": "Show what convert would do, to the byte; write nothing.",
     "info": "Show what an artifact or a checkpoint holds, from its headers.",
     "verify": "Check every byte of an artifact.",
+    "check": "Say whether an artifact is what an input and a recipe would give.",
     "compare": "Hold an artifact's values against a checkpoint's or another artifact's.",
     "recipes": "List the built-in recipes; show or check one.",
     "formats": "List the numeric formats, their layouts and methods.",

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from ninfer_convert.errors import OutputError, Problem
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+Command = Callable[..., Any]
 MOST_JOBS = 1024
 
 _UNITS = {"": 1, "b": 1} | {
@@ -78,6 +78,19 @@ jobs_option = click.option(
 )
 
 
+def shaping_options(command: Command) -> Command:
+    """The options that shape an artifact's content beside input and recipe; the command takes `shaping`."""
+
+    @wraps(command)
+    def gathered(overrides: tuple[str, ...], requantize: bool, name: str | None, allow_code: bool, **rest: Any) -> Any:
+        from ninfer_convert.pipeline.planned import Shaping
+
+        shaping = Shaping(overrides=overrides, requantize=requantize, name=name, allow_code=allow_code)
+        return command(shaping=shaping, **rest)
+
+    return _with(gathered, _SHAPING)
+
+
 def planning_options(command: Command) -> Command:
     """INPUT and all options that decide an artifact: its content, its place, its files, how it is made.
 
@@ -85,46 +98,39 @@ def planning_options(command: Command) -> Command:
     """
 
     @wraps(command)
-    def gathered(
-        overrides: tuple[str, ...],
-        requantize: bool,
-        name: str | None,
-        allow_code: bool,
-        jobs: int,
-        memory: int | None,
-        no_digest: bool,
-        max_file_bytes: int | None,
-        **rest: Any,
-    ) -> Any:
-        from ninfer_convert.pipeline.planned import Shaping
+    def gathered(jobs: int, memory: int | None, no_digest: bool, max_file_bytes: int | None, **rest: Any) -> Any:
         from ninfer_convert.pipeline.run import Running
 
-        shaping = Shaping(overrides=overrides, requantize=requantize, name=name, allow_code=allow_code)
         running = Running(jobs=jobs, memory=memory, digest=not no_digest, max_file_bytes=max_file_bytes)
-        return command(shaping=shaping, running=running, **rest)
+        return command(running=running, **rest)
 
-    for decorate in reversed(_PLANNING):
-        gathered = decorate(gathered)
-    return gathered  # type: ignore[return-value]
+    return _with(gathered, (input_argument, recipe_option, _OUT, shaping_options, *_RUNNING))
 
 
-_PLANNING = (
-    click.argument("input", metavar="INPUT"),
-    click.option(
-        "-r",
-        "--recipe",
-        metavar="RECIPE",
-        callback=_require_recipe,
-        help="A recipe file, or the name of a built-in one ('ninfer-convert recipes' lists them).  [required]",
-    ),
-    click.option(
-        "-o",
-        "--output",
-        "out",
-        type=path,
-        metavar="OUT",
-        help="The artifact, or an existing folder for it.  [default: INPUT's name with .ninfer, in this folder]",
-    ),
+def _with(command: Command, options: Sequence[Callable[[Command], Command]]) -> Command:
+    """`command` with these options, in the order in which its help lists them."""
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+input_argument = click.argument("input", metavar="INPUT")
+recipe_option = click.option(
+    "-r",
+    "--recipe",
+    metavar="RECIPE",
+    callback=_require_recipe,
+    help="A recipe file, or the name of a built-in one ('ninfer-convert recipes' lists them).  [required]",
+)
+_OUT = click.option(
+    "-o",
+    "--output",
+    "out",
+    type=path,
+    metavar="OUT",
+    help="The artifact, or an existing folder for it.  [default: INPUT's name with .ninfer, in this folder]",
+)
+_SHAPING = (
     click.option(
         "--set",
         "overrides",
@@ -136,6 +142,8 @@ _PLANNING = (
     click.option("--name", type=text, help="The model's public name, instead of the recipe's."),
     click.option("--requantize", is_flag=True, help="Quantize values decoded from a quantized source again."),
     click.option("--allow-code", is_flag=True, help="Let the recipe name Python code, and run it."),
+)
+_RUNNING = (
     click.option(
         "--max-file-bytes", type=size, help="Cap each file and write parts: 32GB (decimal), 4GiB (binary), bytes."
     ),
