@@ -17,8 +17,6 @@ from ninfer_convert.kernels.search_errors import estimate_errors, exact_error, f
 from ninfer_convert.kernels.search_scales import MOST_FIRST, put_first, put_last, scale_value
 from ninfer_convert.kernels.stored import to_f32
 
-SIGN = 0x8000
-
 
 class Grid(NamedTuple):
     """What codes and scales may be: the code interval as float32, and whether scales may be negative."""
@@ -111,33 +109,33 @@ def search_group(values: Any, weights: Any, importance: Any, grid: Grid, candida
 def pick(values: Any, weights: Any, importance: Any, grid: Grid, candidates: Candidates, count: int, codes: Any) -> Any:
     """The word of least exact error among the first `count` candidates, the first of equals; the first one is usable.
 
-    Uses up `candidates` and `codes`.
+    A skipped word's scale becomes NaN, and so does its estimate: never close. Uses up `candidates` and `codes`.
     """
     words, scales, inverses, errors = candidates
     for c in range(count):
-        scales[c] = scale_value(words[c])
+        magnitude = words[c] & 0x7FFF
+        usable = (magnitude > 0) & (magnitude < F16_INFINITY) & (grid.negative | (words[c] == magnitude))
+        scales[c] = scale_value(words[c]) if usable else np.float32(np.nan)
         inverses[c] = np.float32(1.0) / scales[c]
     estimate_errors(values, weights, scales, inverses, count, grid.qmin, grid.qmax, errors)
-    least = errors[0]
+    least = f32_word(errors[0])
     for c in range(count):
-        word = words[c]
-        usable = 0 < word < F16_INFINITY or (grid.negative and SIGN < word < SIGN + F16_INFINITY)
-        errors[c] = errors[c] if usable else np.float32(np.inf)
-        least = min(least, errors[c])
-    limit = limit_of(least)
+        least = min(least, f32_word(errors[c]))
+    limit = limit_of(word_f32(least))
     close = 0
     for c in range(count):
-        if errors[c] <= limit and words[c] not in words[:close]:
+        if errors[c] <= limit:
             words[close] = words[c]
             close += 1
     best = words[0]
     if close > 1:
         lowest = np.inf
         for i in range(close):
-            choose_codes(values, words[i], grid, codes)
-            error = exact_error(values, importance, scale_value(words[i]), codes)
-            if error < lowest:
-                best, lowest = words[i], error
+            if words[i] not in words[:i]:
+                choose_codes(values, words[i], grid, codes)
+                error = exact_error(values, importance, scale_value(words[i]), codes)
+                if error < lowest:
+                    best, lowest = words[i], error
     return best
 
 

@@ -1,6 +1,6 @@
 """The scales that grouped_search tries, as binary16 words in the order that decides ties (methods.md).
 
-Words that the method skips (zero, infinite, negative where not allowed) may be among them; `search` passes them by.
+Words that the method skips (zero, infinite, negative where not allowed) are among them; `search` passes them by.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from ninfer_convert.kernels.scalars import F16_INFINITY, f16_to_f32, f32_to_f16,
 RATIOS = np.array([hundredths / 100 for hundredths in range(70, 119, 2)])
 POWERS = np.array([0.25, 0.5, 2.0, 4.0])
 FITTED = np.array([1.0, 0.5, 2.0])
-MOST_FIRST = 2 * len(RATIOS) + len(POWERS) + 4 + len(FITTED) + 4
+AROUND = np.array([-2, -1, 1, 2])
+BESIDE = np.array([-1, 1])
+MOST_FIRST = 2 * len(RATIOS) + len(POWERS) + len(AROUND) + len(FITTED) + len(AROUND)
 """The most words that `put_first` appends."""
 
 
@@ -42,14 +44,14 @@ def put_multiples(words: Any, count: int, factors: Any, value: float, divisor: f
 
 
 @inline
-def put_neighbours(words: Any, count: int, word: Any, reach: int) -> int:
-    """Append the words up to `reach` magnitudes from `word`, lowest first, same sign; returns the new count."""
-    for step in range(-reach, reach + 1):
-        magnitude = np.int64(word & 0x7FFF) + step
-        if step != 0 and 0 < magnitude < F16_INFINITY:
-            words[count] = (word & 0x8000) | magnitude
-            count += 1
-    return count
+def put_neighbours(words: Any, count: int, word: Any, steps: Any) -> int:
+    """Append the words so many magnitudes from `word`, same sign, 0 where there is none; returns the new count."""
+    free = words[count:]
+    for i in range(len(steps)):
+        magnitude = np.int64(word & 0x7FFF) + steps[i]
+        usable = (magnitude > 0) & (magnitude < F16_INFINITY)
+        free[i] = np.uint16((word & 0x8000) | magnitude) if usable else np.uint16(0)
+    return count + len(steps)
 
 
 @inline
@@ -65,10 +67,11 @@ def put_first(
     if negative or extreme < 0.0:
         count = put_multiples(words, count, RATIOS, extreme, qmin)
     count = put_multiples(words, count, POWERS, np.float64(scale_value(maxabs)), 1.0)
-    count = put_neighbours(words, count, maxabs, 2)
+    count = put_neighbours(words, count, maxabs, AROUND)
     if not np.isnan(fit):
+        fitted = count
         count = put_multiples(words, count, FITTED, fit, 1.0)
-        count = put_neighbours(words, count, scale_word(fit), 2)
+        count = put_neighbours(words, count, words[fitted], AROUND)
     return count
 
 
@@ -78,4 +81,4 @@ def put_last(words: Any, count: int, fit: float) -> int:
     if np.isnan(fit):
         return count
     words[count] = scale_word(fit)
-    return put_neighbours(words, count + 1, words[count], 1)
+    return put_neighbours(words, count + 1, words[count], BESIDE)
