@@ -35,6 +35,11 @@ class Parameter:
         return self.source.stored
 
     @property
+    def identical(self) -> str | None:
+        """The format that keeps its stored words, where there is one."""
+        return self.source.identical
+
+    @property
     def exact(self) -> Sequence[str]:
         """Formats that its stored words reach without decoding."""
         return self.source.exact

@@ -87,9 +87,11 @@ def pair(artifact: OpenArtifact, other: OpenArtifact | Checkpoint) -> Pairing:
         unread: tuple[str, ...] = ()
     else:
         classification = classify(other, read_config(other))
-        counterparts = {name: _Tensor(other.tensors[name]) for name in classification.plain}
-        unread = tuple(module.parameter for module in classification.modules)
-        names = _by_provenance(artifact.directory, {name: name for name in counterparts})
+        unread = tuple(module.parameter for module in classification.modules if module.source is None)
+        sources = {name: source for name, source in classification.sources.items() if name not in unread}
+        counterparts = {name: _Tensor(source) for name, source in sources.items()}
+        owners = {origin.tensor: name for name, source in sources.items() for origin in source.origins}
+        names = _by_provenance(artifact.directory, owners)
     pairs = [(artifact[name], counterparts[names[name]]) for name in artifact if name in names]
     met = {counterpart.name for _, counterpart in pairs}
     return Pairing(

@@ -109,9 +109,10 @@ def _object(planned: PlannedTensor | PlannedResource) -> dict[str, Any]:
         made["selections"] = [origin.selection for origin in origins]
     if members[0].job.parameters:
         made["method_parameters"] = dict(members[0].job.parameters)
-    encodings = [encoding for member in members if (encoding := member.job.source.encoding)]
+    sources = [member.job.source for member in members]
+    encodings = [encoding for source in sources if (encoding := source.encoding)]
     if encodings:
-        made["encodings"] = [encoding.details for encoding in encodings]
+        made["encodings"] = [f"{source.stored}: {source.encoding.details}" for source in sources if source.encoding]
     if members[0].job.parameters.get("round_scales"):
         changes = [encoding.rounded.get(planned.record.format, 0.0) for encoding in encodings]
         made["largest_scale_change"] = f"{max(changes, default=0.0):.6e}"

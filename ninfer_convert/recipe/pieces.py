@@ -95,7 +95,7 @@ class Pieces:
         if subject.direct is not None:
             return FORMATS[subject.direct]
         stored = stored_type(subject.stored)
-        kept = subject.exact[0] if stored.kind == "encoded" and subject.exact else stored.identical
+        kept = subject.identical
         if kept is not None and (not stored.quantized or _holds(kept, part_of(subject.shape, region.rows))):
             return FORMATS[kept]
         default = self._recipe.defaults.get(stored.name)

@@ -21,7 +21,8 @@ Indices = frozenset[int]
 class Subject(Protocol):
     """A logical parameter, as much of it as decides.
 
-    `exact` names the formats that its stored words reach without decoding; `direct` is the format that the
+    `identical` is the format that keeps its stored words, None where none does; `exact` names all that these reach
+    without decoding; `direct` is the format that the
     architecture gives it where no assign speaks, None its stored words; `locked` says why it takes no other.
     """
 
@@ -33,6 +34,9 @@ class Subject(Protocol):
 
     @property
     def stored(self) -> str: ...
+
+    @property
+    def identical(self) -> str | None: ...
 
     @property
     def exact(self) -> Sequence[str]: ...

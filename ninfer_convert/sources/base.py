@@ -70,6 +70,10 @@ class StoredTensor:
         return (Origin(self.file.source, self.file.shown, self.name, self.stored),)
 
     @property
+    def identical(self) -> str | None:
+        return stored_type(self.stored).identical
+
+    @property
     def exact(self) -> tuple[str, ...]:
         return ()
 

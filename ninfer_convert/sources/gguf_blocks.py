@@ -19,8 +19,7 @@ class BlockTensor(StoredTensor):
 
     @property
     def exact(self) -> tuple[str, ...]:
-        own = self._kind.identical
-        return (*([own] if own else ()), *REACHES.get(self.stored, ()))
+        return (*([self.identical] if self.identical else ()), *REACHES.get(self.stored, ()))
 
     @property
     def _kind(self) -> StoredType:

@@ -51,6 +51,10 @@ class _Rows:
         return [replace(origin, selection=f"rows {self.begin}:{self.end}") for origin in self.whole.origins]
 
     @property
+    def identical(self) -> str | None:
+        return self.whole.identical
+
+    @property
     def exact(self) -> Sequence[str]:
         return self.whole.exact
 

@@ -113,6 +113,10 @@ class Source(Protocol):
         """The stored tensors it is made from."""
 
     @property
+    def identical(self) -> str | None:
+        """The format that it keeps where no assign speaks, as its stored words are that format's; None if none's."""
+
+    @property
     def exact(self) -> Sequence[str]:
         """Formats that its stored words reach without decoding, the identical one first; empty if plain."""
 

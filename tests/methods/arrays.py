@@ -41,6 +41,10 @@ class ArraySource:
         return (Origin("model", "folder/model.safetensors", self.name, self.stored, self.selection),)
 
     @property
+    def identical(self) -> str | None:
+        return stored_type(self.stored).identical
+
+    @property
     def exact(self) -> Sequence[str]:
         return ()
 

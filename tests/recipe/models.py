@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, cast
 
+from ninfer_convert.formats.stored import stored_type
+
 Role = Literal["matrix", "embedding", "kept", "index"]
 """`embedding` stands for the head too; `kept` for what a careful quantizer leaves alone; `index` for integers."""
 
@@ -18,6 +20,10 @@ class Tensor:
     exact: tuple[str, ...] = ()
     direct: None = None
     locked: None = None
+
+    @property
+    def identical(self) -> str | None:
+        return stored_type(self.stored).identical
 
 
 def tensors(stored: str, **roles: dict[str, tuple[int, ...]]) -> tuple[Tensor, ...]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ninfer_convert.errors import Problem, RecipeError
+from ninfer_convert.formats.stored import stored_type
 from ninfer_convert.recipe import Recipe, Resolution, load_recipe, resolve
 
 HEAD = 'schema = 1\n[defaults]\nF16 = "fp32"\nI64 = "int32"\n'
@@ -24,6 +25,13 @@ class Parameter:
     exact: tuple[str, ...] = ()
     direct: str | None = None
     locked: str | None = None
+    identical: str | None = None
+    """As the type says, of an encoded weight the first exact format, unless it is given."""
+
+    def __post_init__(self) -> None:
+        stored = stored_type(self.stored)
+        usual = next(iter(self.exact), None) if stored.kind == "encoded" else stored.identical
+        object.__setattr__(self, "identical", self.identical or usual)
 
 
 def write(folder: Path, text: str, name: str = "r.toml") -> Path:

@@ -6,9 +6,10 @@ import dataclasses
 
 import pytest
 
+from ninfer_convert.formats.stored import STORED_TYPES
 from ninfer_convert.recipe import builtin_recipes, load_recipe, resolve
 from tests.recipe.models import MODELS, Role, Tensor
-from tests.recipe.support import formats
+from tests.recipe.support import Parameter, formats
 
 STORED = {"BF16": "bf16", "F16": "fp32", "F32": "fp32"}
 """What a kept tensor is stored as."""
@@ -25,9 +26,10 @@ TABLE: dict[str, dict[Role, Choice]] = {
     "fp8": {"matrix": "fp8_e4m3fn_row_bf16", "embedding": "fp8_e4m3fn_row_bf16", "kept": None, "index": "int32"},
     "bf16": {"matrix": "bf16", "embedding": "bf16", "kept": "bf16", "index": "int32"},
     "fp32": {"matrix": "fp32", "embedding": "fp32", "kept": "fp32", "index": "int32"},
+    "import": {"matrix": None, "embedding": None, "kept": None, "index": "int32"},
 }
 
-QUANTIZING = [name for name in TABLE if name not in ("bf16", "fp32")]
+QUANTIZING = [name for name in TABLE if name not in ("bf16", "fp32", "import")]
 
 
 def test_every_builtin_has_its_row() -> None:
@@ -41,7 +43,8 @@ def test_every_tensors_format(recipe: str, model: str) -> None:
     resolution = resolve(load_recipe(recipe), tensors)
     expected = {tensor.name: TABLE[recipe][tensor.role] or STORED[tensor.stored] for tensor in tensors}
     assert formats(resolution) == expected
-    assert resolution.warnings == ()
+    # It is import's whole point that no assign speaks.
+    assert [warning.code for warning in resolution.warnings] == (["untouched"] if recipe == "import" else [])
 
 
 @pytest.mark.parametrize("stored", STORED)
@@ -80,7 +83,42 @@ def test_the_quantizing_recipes_keep_the_same_names() -> None:
 
 @pytest.mark.parametrize("recipe", TABLE)
 def test_every_builtin_says_what_becomes_of_f16_and_i64(recipe: str) -> None:
-    assert load_recipe(recipe).defaults == {"F16": "fp32", "I64": "int32"}
+    defaults = load_recipe(recipe).defaults
+    assert {stored: format for stored, format in defaults.items() if format != "bf16"} == {
+        "F16": "fp32",
+        "I64": "int32",
+    }
+    assert len(defaults) == 2 or recipe == "import"
+
+
+def test_import_sends_whatever_has_no_format_of_its_own_to_bfloat16() -> None:
+    defaults = load_recipe("import").defaults
+    decoded = {name for name, stored in STORED_TYPES.items() if stored.quantized and not stored.identical}
+    assert {stored for stored, format in defaults.items() if format == "bf16"} == decoded
+
+
+@pytest.mark.parametrize(
+    ("stored", "shape", "exact", "expected"),
+    [
+        ("NVFP4", (256, 128), ("nvfp4",), "nvfp4"),
+        ("NVFP4", (64, 128), ("nvfp4",), "bf16"),
+        ("FP8_ROW", (3, 5), ("fp8_e4m3fn_row_fp16",), "fp8_e4m3fn_row_fp16"),
+        ("FP8_ROW", (3, 5), (), "bf16"),
+        ("GPTQ", (128, 128), (), "bf16"),
+    ],
+)
+def test_import_keeps_encoded_weights_where_that_is_exact(
+    stored: str, shape: tuple[int, ...], exact: tuple[str, ...], expected: str
+) -> None:
+    weight = Parameter("w", shape, stored, exact, identical=next(iter(exact), None))
+    resolution = resolve(load_recipe("import"), [weight])
+    assert formats(resolution) == {"w": expected}
+    assert resolution.defaults_applied == ({stored: 1} if expected == "bf16" else {})
+
+
+def test_import_keeps_the_blocks_of_a_gguf() -> None:
+    tensors = [Parameter("a", stored="Q4_K", exact=("gguf_q4_k",)), Parameter("b", stored="NVFP4", exact=("nvfp4",))]
+    assert formats(resolve(load_recipe("import"), tensors)) == {"a": "gguf_q4_k", "b": "bf16"}
 
 
 def test_q4_search_is_q4_by_another_method() -> None:

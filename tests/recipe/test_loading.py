@@ -43,13 +43,23 @@ def test_an_unknown_recipe_is_answered_with_what_exists(
     (problem,) = refused(lambda: find_recipe(spec))
     assert problem.code == "unknown-recipe"
     assert "and no built-in recipe of that name" in problem.message
-    assert "bf16, fp8, fp32, q4, q4_search, q5, q6, q8" in problem.message
+    assert "bf16, fp8, fp32, import, q4, q4_search, q5, q6, q8" in problem.message
     assert ("did you mean q4" in problem.message) == ("q4" in spec)
 
 
 def test_builtins_come_in_natural_order_with_a_description() -> None:
     builtins = builtin_recipes()
-    assert [builtin.name for builtin in builtins] == ["bf16", "fp8", "fp32", "q4", "q4_search", "q5", "q6", "q8"]
+    assert [builtin.name for builtin in builtins] == [
+        "bf16",
+        "fp8",
+        "fp32",
+        "import",
+        "q4",
+        "q4_search",
+        "q5",
+        "q6",
+        "q8",
+    ]
     for builtin in builtins:
         recipe = load_recipe(builtin.name)
         assert recipe.name == builtin.name

@@ -50,6 +50,10 @@ class EncodedWeight:
         return tuple(origin for tensor in self.tensors.values() for origin in tensor.origins)
 
     @property
+    def identical(self) -> str | None:
+        return next(iter(self.exact), None)
+
+    @property
     def exact(self) -> tuple[str, ...]:
         return ()
 
