@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite, prod
 from typing import TYPE_CHECKING, Any
 
 from ninfer_convert.cli import render
 from ninfer_convert.errors import Problem, SourceError, printable
-from ninfer_convert.pipeline.inspect import Head, metadata
+from ninfer_convert.pipeline.inspect import Head, classification, metadata
 from ninfer_convert.pipeline.summary import shares
 
 if TYPE_CHECKING:
@@ -16,43 +16,101 @@ if TYPE_CHECKING:
     from ninfer_convert.pipeline.summary import Share
     from ninfer_convert.sources import Checkpoint
     from ninfer_convert.sources.base import StoredTensor
+    from ninfer_convert.sources.encoded import EncodedModule
 
 
 def show(output: Output, checkpoint: Checkpoint, with_tensors: bool) -> None:
     """Print a checkpoint."""
     output.warn(Problem("source-note", note, path=checkpoint.shown) for note in checkpoint.notes)
+    weights = _encoded(output, checkpoint)
     if output.json:
-        output.document(_document(checkpoint))
+        output.document(_document(checkpoint, weights))
     else:
-        output.text(_lines(output, checkpoint, with_tensors))
+        output.text(_lines(output, checkpoint, weights, with_tensors))
 
 
 def show_tensor(output: Output, checkpoint: Checkpoint, name: str) -> None:
-    """Print one tensor; SourceError where there is none of that name."""
+    """Print one tensor, or the encoded weight of that name; SourceError where there is neither."""
     tensor = checkpoint.tensors.get(name)
-    if tensor is None:
-        message = render.no_such("tensor", name, checkpoint.tensors)
+    weights = _encoded(output, checkpoint)
+    weight = next((weight for weight in weights if name in (weight.parameter, *weight.tensors)), None)
+    if tensor is None and weight is None:
+        known = dict.fromkeys([*checkpoint.tensors, *(weight.parameter for weight in weights)])
+        message = render.no_such("tensor", name, known)
         raise SourceError(Problem("unknown-tensor", message, path=checkpoint.shown, tensor=name))
     if output.json:
-        output.document({"tensor": _record(tensor)})
+        document = {"tensor": _record(tensor)} if tensor else {}
+        output.document(document | ({"encoded": _weight_record(checkpoint, weight)} if weight else {}))
         return
+    facts = _tensor_facts(tensor) if tensor else ()
     output.text(
         [
             output.heading(printable(name)),
-            *render.facts(
-                (
-                    ("type", tensor.stored),
-                    ("shape", render.shape(tensor.shape)),
-                    ("size", render.exact_size(tensor.nbytes)),
-                    ("file", tensor.file.shown),
-                    ("offset", f"{tensor.relative_offset:,} in the data, {tensor.offset:,} in the file"),
-                )
-            ),
+            *render.facts((*facts, *(_weight_facts(weight) if weight else ()))),
         ]
     )
 
 
-def _lines(output: Output, checkpoint: Checkpoint, with_tensors: bool) -> Iterator[str]:
+def _tensor_facts(tensor: StoredTensor) -> Iterator[tuple[str, str]]:
+    yield "type", tensor.stored
+    yield "shape", render.shape(tensor.shape)
+    yield "size", render.exact_size(tensor.nbytes)
+    yield "file", tensor.file.shown
+    yield "offset", f"{tensor.relative_offset:,} in the data, {tensor.offset:,} in the file"
+
+
+def _weight_facts(weight: EncodedModule) -> Iterator[tuple[str, str]]:
+    yield "encoded", f"{weight.parameter}, {_described(weight)}"
+    if weight.shape is not None:
+        yield "of shape", render.shape(weight.shape)
+    yield "from", ", ".join(weight.tensors)
+    yield "becomes", weight.prospect
+
+
+def _described(weight: EncodedModule) -> str:
+    return f"{weight.encoding} ({weight.details})" if weight.details else weight.encoding
+
+
+def _encoded(output: Output, checkpoint: Checkpoint) -> Sequence[EncodedModule]:
+    """Its encoded weights; none where its config cannot be read, which is a warning here."""
+    try:
+        found = classification(checkpoint)
+    except SourceError as error:
+        output.warn(error.problems)
+        return ()
+    output.warn(Problem("source-note", note, path=checkpoint.shown) for note in found.notes)
+    return found.modules
+
+
+def _weight_bytes(checkpoint: Checkpoint, weight: EncodedModule) -> int:
+    return sum(checkpoint.tensors[name].nbytes for name in weight.tensors)
+
+
+def _weight_table(output: Output, checkpoint: Checkpoint, weights: Sequence[EncodedModule]) -> Iterator[str]:
+    """A line for all weights that are alike, the largest group first."""
+    alike: dict[tuple[str, str], list[EncodedModule]] = {}
+    for weight in weights:
+        alike.setdefault((_described(weight), weight.prospect), []).append(weight)
+    sized = [
+        (sum(_weight_bytes(checkpoint, weight) for weight in group), *kind, group) for kind, group in alike.items()
+    ]
+    rows = [
+        (
+            described,
+            f"{len(group):,}",
+            f"{sum(prod(weight.shape or (0,)) for weight in group):,}",
+            f"{size:,}",
+            prospect,
+        )
+        for size, described, prospect, group in sorted(sized, key=lambda row: -row[0])
+    ]
+    header = ("encoding", "weights", "elements", "bytes", "becomes")
+    return render.table(header, rows, right=header[1:4], heading=output.heading)
+
+
+def _lines(
+    output: Output, checkpoint: Checkpoint, weights: Sequence[EncodedModule], with_tensors: bool
+) -> Iterator[str]:
     tensors = checkpoint.tensors.values()
     yield output.heading(printable(checkpoint.shown))
     total = sum(file.size for file in checkpoint.files)
@@ -65,6 +123,9 @@ def _lines(output: Output, checkpoint: Checkpoint, with_tensors: bool) -> Iterat
     )
     yield ""
     yield from render.shares_table(_types(tensors), ("type", "tensors", "elements"), output.heading)
+    if weights:
+        yield ""
+        yield from _weight_table(output, checkpoint, weights)
     if checkpoint.metadata:
         yield ""
         yield output.heading("metadata")
@@ -72,6 +133,13 @@ def _lines(output: Output, checkpoint: Checkpoint, with_tensors: bool) -> Iterat
     if with_tensors:
         yield ""
         yield from _tensor_table(output, tensors, several_files=len(checkpoint.files) > 1)
+    if with_tensors and weights:
+        yield ""
+        rows = [
+            (weight.parameter, _described(weight), render.shape(weight.shape) if weight.shape else "?", weight.prospect)
+            for weight in weights
+        ]
+        yield from render.table(("encoded weight", "encoding", "shape", "becomes"), rows, heading=output.heading)
 
 
 def _tensor_table(output: Output, tensors: Iterable[StoredTensor], several_files: bool) -> Iterator[str]:
@@ -96,7 +164,7 @@ def _types(tensors: Iterable[StoredTensor]) -> tuple[Share, ...]:
     return shares((tensor.stored, prod(tensor.shape), tensor.nbytes) for tensor in tensors)
 
 
-def _document(checkpoint: Checkpoint) -> dict[str, Any]:
+def _document(checkpoint: Checkpoint, weights: Sequence[EncodedModule]) -> dict[str, Any]:
     tensors = checkpoint.tensors.values()
     return {
         "kind": checkpoint.kind,
@@ -107,6 +175,7 @@ def _document(checkpoint: Checkpoint) -> dict[str, Any]:
         ],
         "types": render.shares_json(_types(tensors), "tensors"),
         "tensors": [_record(tensor) for tensor in tensors],
+        "encoded": [_weight_record(checkpoint, weight) for weight in weights],
         "metadata": {key: _json(value) for key, value in metadata(checkpoint).items()},
     }
 
@@ -121,6 +190,19 @@ def _record(tensor: StoredTensor) -> dict[str, Any]:
         "file": tensor.file.shown,
         "relative_offset": tensor.relative_offset,
         "offset": tensor.offset,
+    }
+
+
+def _weight_record(checkpoint: Checkpoint, weight: EncodedModule) -> dict[str, Any]:
+    return {
+        "name": weight.parameter,
+        "encoding": weight.encoding,
+        "details": weight.details,
+        "shape": weight.shape,
+        "bytes": _weight_bytes(checkpoint, weight),
+        "tensors": weight.tensors,
+        "becomes": weight.prospect,
+        "fault": weight.fault,
     }
 
 

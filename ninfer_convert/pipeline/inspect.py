@@ -11,6 +11,7 @@ from ninfer_convert.container.framing import ENTRY_MAGIC, PART_MAGIC
 
 if TYPE_CHECKING:
     from ninfer_convert.sources import Checkpoint
+    from ninfer_convert.sources.encoded import Classification
 
 _FAMILIES = (ENTRY_MAGIC[:6], PART_MAGIC[:6])
 """How entries and parts of any version begin."""
@@ -39,6 +40,14 @@ def inspect(path: str) -> Artifact | Checkpoint:
     from ninfer_convert.sources import open_checkpoint
 
     return open_checkpoint(path)
+
+
+def classification(checkpoint: Checkpoint) -> Classification:
+    """Which of its tensors make up encoded weights; raises SourceError for a config that cannot be read."""
+    from ninfer_convert.sources.config import read_config
+    from ninfer_convert.sources.encoded import classify
+
+    return classify(checkpoint, read_config(checkpoint))
 
 
 def metadata(checkpoint: Checkpoint) -> dict[str, Any]:

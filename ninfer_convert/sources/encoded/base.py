@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ninfer_convert.sources.base import StoredTensor
     from ninfer_convert.sources.encoded.declared import Declaration
-    from ninfer_convert.values import Shape, Source
+    from ninfer_convert.sources.encoded.weight import EncodedWeight
+    from ninfer_convert.values import Shape
 
 FLOATS = ("F32", "BF16", "F16")
 """How float scales are stored."""
@@ -84,13 +85,20 @@ class EncodedModule:
     """The convention and what distinguishes this one: block size, bits, group."""
     fault: str | None = None
     """Why it is damaged or contradicts itself, the end of a sentence that begins with its name."""
-    source: Source | None = None
+    source: EncodedWeight | None = None
     """Its values and words; None where it can be neither imported nor decoded."""
+
+    @property
+    def prospect(self) -> str:
+        """What a conversion can make of it, from headers alone."""
+        if self.source is not None:
+            return self.source.prospect
+        return f"refused: {self.fault}" if self.fault else "refused: can be neither imported nor decoded"
 
 
 Recognise = Callable[[Module, "Declaration"], Iterator[EncodedModule]]
 
-Read = Callable[["str", "str", "Shape", "str", "Mapping[str, StoredTensor]"], "Source"]
+Read = Callable[["str", "str", "Shape", "str", "Mapping[str, StoredTensor]"], "EncodedWeight"]
 """Makes a weight's source of its name, stored type, shape, details and tensors (`weight.EncodedWeight`)."""
 
 

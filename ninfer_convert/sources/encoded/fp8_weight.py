@@ -54,6 +54,12 @@ class Fp8RowWeight(Fp8Weight):
     Each scale has the sign bit 0 and is a word of the format's scales, or the weight is decoded.
     """
 
+    @property
+    def prospect(self) -> str:
+        direct = {"BF16": _BF16, "F16": _FP16}
+        fallback = f"{_BF16} where its scales are bfloat16 values, else decoded"
+        return direct.get(self.tensors[self.scale].stored, fallback)
+
     @cached_property
     def exact(self) -> tuple[str, ...]:
         formats = (_FP16, _BF16) if self.tensors[self.scale].stored == "F16" else (_BF16,)

@@ -38,6 +38,10 @@ class Mxfp4Weight(EncodedWeight):
     scale: str
 
     @property
+    def prospect(self) -> str:
+        return f"{NVFP4.name} where its scales lie near enough, else decoded"
+
+    @property
     def exact(self) -> tuple[str, ...]:
         return (NVFP4.name,) if self._shift is not None else ()
 

@@ -46,6 +46,10 @@ class Nvfp4Weight(EncodedWeight):
         return () if self.before else (NVFP4.name,)
 
     @property
+    def prospect(self) -> str:
+        return super().prospect if self.before else NVFP4.name
+
+    @property
     def unfit(self) -> str:
         return f"{self.before} changes the weight's meaning and is not supported by import_encoded"
 

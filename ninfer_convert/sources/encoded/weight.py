@@ -62,6 +62,11 @@ class EncodedWeight:
         return Encoding(details=self.details, unfit=self.unfit, activations=self.activations)
 
     @property
+    def prospect(self) -> str:
+        """What its headers alone say a conversion can make of it."""
+        return "decoded values"
+
+    @property
     def unfit(self) -> str:
         """Why its words cannot be imported (`Encoding.unfit`)."""
         return f"{self.stored} offers decoded values only"
