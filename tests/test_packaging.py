@@ -14,8 +14,6 @@ import pytest
 from tests.support import REPOSITORY
 
 RECIPES = sorted(path.stem for path in (REPOSITORY / "recipes").glob("*.toml"))
-# What a new environment borrows from this one: the dependencies and the build backend.
-BORROWED = {"PYTHONPATH": sysconfig.get_path("purelib")}
 
 
 def run(*arguments: str | Path, folder: Path) -> str:
@@ -24,7 +22,7 @@ def run(*arguments: str | Path, folder: Path) -> str:
     done = subprocess.run(
         [os.fspath(argument) for argument in arguments],
         cwd=folder,
-        env=environment | BORROWED,
+        env=environment,
         capture_output=True,
         text=True,
         check=False,
@@ -44,11 +42,16 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def install(folder: Path, *requirement: str | Path) -> Path:
-    """A new environment with the package installed; its folder of programs."""
+    """A new environment with the package installed; its folder of programs.
+
+    Dependencies and build backend are borrowed from this environment, behind what the new one has itself.
+    """
     venv.create(folder / "env", with_pip=False)
     programs = folder / "env" / ("Scripts" if os.name == "nt" else "bin")
+    packages = run(programs / "python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", folder=folder)
+    (Path(packages.strip()) / "zz_borrowed.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
     pip: list[str | Path] = [sys.executable, "-m", "pip", "--python", programs / "python", "install", "--quiet"]
-    run(*pip, "--no-deps", "--no-build-isolation", "--no-index", *requirement, folder=folder)
+    run(*pip, "--no-deps", "--ignore-installed", "--no-build-isolation", "--no-index", *requirement, folder=folder)
     return programs
 
 
