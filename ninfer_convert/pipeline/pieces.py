@@ -8,19 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from ninfer_convert.formats.stored import STORED_TYPES
-from ninfer_convert.values import Words
+from ninfer_convert.values import joined
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from ninfer_convert.layouts import Segment
     from ninfer_convert.methods.base import Encode, Job
     from ninfer_convert.pipeline.planned import PlannedTensor
+    from ninfer_convert.values import Words
 
 
 @dataclass(frozen=True)
@@ -38,7 +35,7 @@ class Piece:
 
     def words(self) -> Words:
         """The words of its rows. Raises NumericError or SourceError where they cannot be had."""
-        return _join([encode(begin, end) for encode, begin, end in self.slices])
+        return joined([encode(begin, end) for encode, begin, end in self.slices])
 
     def place(self, words: Words) -> tuple[Segment, ...]:
         """Those words as bytes, at offsets from the object's start."""
@@ -80,20 +77,3 @@ def _value_bytes(job: Job) -> int:
     if STORED_TYPES[job.source.stored].quantized:
         return max(job.source.nbytes, 4 * job.rows * job.columns)
     return job.source.nbytes
-
-
-def _join(parts: list[Words]) -> Words:
-    """The words of consecutive rows as one value."""
-    if len(parts) == 1:
-        return parts[0]
-
-    def joined(arrays: list[NDArray[Any] | None]) -> NDArray[Any] | None:
-        present = [array for array in arrays if array is not None]
-        return np.concatenate(present) if present else None
-
-    return Words(
-        np.concatenate([part.codes for part in parts]),
-        joined([part.scales for part in parts]),
-        joined([part.divisors for part in parts]),
-        sum(part.non_finite for part in parts),
-    )

@@ -8,7 +8,7 @@ converts or places anything.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -52,6 +52,24 @@ class Words:
     scales: NDArray[Any] | None = None
     divisors: NDArray[np.float32] | None = None
     non_finite: int = 0
+
+
+def joined(parts: Sequence[Words]) -> Words:
+    """The words of consecutive runs of rows as one value; `parts` is not empty."""
+    if len(parts) == 1:
+        return parts[0]
+    import numpy as np
+
+    def one(arrays: Iterable[NDArray[Any] | None]) -> NDArray[Any] | None:
+        present = [array for array in arrays if array is not None]
+        return np.concatenate(present) if present else None
+
+    return Words(
+        np.concatenate([part.codes for part in parts]),
+        one(part.scales for part in parts),
+        one(part.divisors for part in parts),
+        sum(part.non_finite for part in parts),
+    )
 
 
 @dataclass(frozen=True)
