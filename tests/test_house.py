@@ -11,11 +11,12 @@ import pytest
 import ninfer_convert
 
 PACKAGE = Path(ninfer_convert.__file__).parent
-FOUNDATION = {"errors", "natural", "strict_json"}
+FOUNDATION = {"errors", "natural", "policies", "strict_json"}
 
 MAY_IMPORT = {
     "errors": set(),
     "natural": set(),
+    "policies": set(),
     "strict_json": {"errors"},
     "kernels": {"kernels"},
     "values": FOUNDATION,
@@ -49,6 +50,7 @@ KERNELS_INSIDE_FUNCTIONS = {"formats", "layouts"}
 LIGHT = {
     "errors",
     "natural",
+    "policies",
     "strict_json",
     "values",
     "formats",

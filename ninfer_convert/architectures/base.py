@@ -44,6 +44,16 @@ class Parameter:
         """Formats that its stored words reach without decoding."""
         return self.source.exact
 
+    @property
+    def divisors(self) -> Sequence[float]:
+        """The weight divisors of nvfp4 words, one for each of the matrices stacked along the rows."""
+        return self.source.encoding.divisors if self.source.encoding else ()
+
+    @property
+    def input_divisor(self) -> float | None:
+        """The divisor of its inputs, where the checkpoint has one."""
+        return self.source.encoding.input_divisor if self.source.encoding else None
+
 
 @dataclass(frozen=True)
 class Resource:

@@ -26,9 +26,9 @@ from ninfer_convert.container.records import (
 )
 from ninfer_convert.errors import nearest, printable
 from ninfer_convert.layouts import RESOURCE_ENCODING
+from ninfer_convert.policies import POLICIES
 
 MAX_RANK = 16
-POLICIES = ("A16Only", "AllowA8", "AllowA4")
 MAIN_COMPONENT = "text"
 
 T = TypeVar("T")

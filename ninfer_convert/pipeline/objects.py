@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ninfer_convert.container import Binding, Part, ResourceObject, TensorObject
-from ninfer_convert.errors import Problem, RecipeError
 from ninfer_convert.formats import get_format
 from ninfer_convert.layouts import TENSOR_ALIGNMENT, Tensor, get_layout
 from ninfer_convert.methods import get_method
@@ -16,7 +15,6 @@ from ninfer_convert.sources.views import take_rows
 
 if TYPE_CHECKING:
     from ninfer_convert.architectures import Parameter, Resource
-    from ninfer_convert.formats import Format
     from ninfer_convert.recipe import Piece
     from ninfer_convert.values import Shape, Source
 
@@ -59,20 +57,11 @@ def _tensor(id: str, offset: int, name: str, source: Source, piece: Piece) -> Pl
     region = source if piece.rows is None else take_rows(source, *piece.rows)
     format = get_format(piece.format)
     layout = get_layout(piece.layout)
-    tensor = Tensor(format, piece.shape, _divisors(region, format))
-    if (misfit := layout.misfit(tensor)) is not None:
-        path, line = (piece.rule.path, piece.rule.line) if piece.rule else (None, None)
-        raise RecipeError(Problem("misfit", f"{name}: {misfit}; choose another format for it", path, name, line))
+    tensor = Tensor(format, piece.shape, piece.divisors)
     rows, columns = layout.matrix(tensor.shape)
     job = Job(region, format, rows, columns, piece.parameters, piece.non_finite)
     record = TensorObject(id, tensor.shape, format.name, layout.name, offset, layout.size(tensor), tensor.divisors)
     return PlannedTensor(record, tensor, layout, (Member(name, 0, job, get_method(piece.method), piece.rule),))
-
-
-def _divisors(source: Source, format: Format) -> int:
-    """How many weight divisors an object of this source holds: as many as its matrices have, where they differ."""
-    divisors = source.encoding.divisors if format.category == "block-scaled" and source.encoding else ()
-    return len(divisors) if len(set(divisors)) > 1 else 1
 
 
 def _bind(shape: Shape, records: Sequence[TensorObject]) -> Binding:

@@ -43,9 +43,27 @@ def make_plan(input: str, recipe: str, shaping: Shaping) -> Plan:
         raise SourceError(Problem("no-tensors", "holds no tensors: nothing to convert", path=checkpoint.shown))
     resolution = resolve(loaded, model.parameters, allow_code=shaping.allow_code, requantize=shaping.requantize)
     parameters = {parameter.name: parameter for parameter in model.parameters}
-    if problems := list(_refusals(parameters, resolution)):
+    if problems := [*_not_carried_out(loaded, resolution), *_refusals(parameters, resolution)]:
         raise RecipeError(problems)
     return _assemble(checkpoint, classification, loaded, shaping, model, resolution)
+
+
+def _not_carried_out(recipe: Recipe, resolution: Resolution) -> Iterator[Problem]:
+    """What a recipe decides and a plan does not know how to carry out."""
+    pieces = [piece for found in resolution.decisions.values() for piece in found]
+    asked = {
+        "groups": resolution.groups,
+        "shares": resolution.shares,
+        "uses": resolution.uses,
+        "resources": recipe.resources,
+        "components": recipe.components,
+        "sources": [piece for piece in pieces if piece.source is not None or piece.tensor is not None],
+        "transposition": [piece for piece in pieces if piece.transpose],
+    }
+    for what, found in asked.items():
+        if found:
+            message = f"{what} of a recipe cannot be carried out yet"
+            yield Problem("not-carried-out", message, path=str(recipe.files[-1].path))
 
 
 def _refusals(parameters: Mapping[str, Parameter], resolution: Resolution) -> Iterator[Problem]:

@@ -5,12 +5,14 @@ A recipe is data. It knows no file of a checkpoint and reads no weight; what `re
 
 from ninfer_convert.recipe.loading import Builtin, builtin_recipes, find_recipe, load_recipe
 from ninfer_convert.recipe.model import Recipe, RecipeFile
-from ninfer_convert.recipe.resolution import Piece, Resolution, Rule, Skipped
+from ninfer_convert.recipe.resolution import Alias, Parent, Piece, Resolution, Rule, Skipped, Use
 from ninfer_convert.recipe.resolve import resolve
 from ninfer_convert.recipe.selection import Subject
 
 __all__ = [
+    "Alias",
     "Builtin",
+    "Parent",
     "Piece",
     "Recipe",
     "RecipeFile",
@@ -18,6 +20,7 @@ __all__ = [
     "Rule",
     "Skipped",
     "Subject",
+    "Use",
     "builtin_recipes",
     "find_recipe",
     "load_recipe",

@@ -15,19 +15,19 @@ class Complaints:
 
     def __init__(self, recipe: Recipe) -> None:
         self._files = [str(file.path) for file in recipe.files]
-        self._about: dict[tuple[Place, str, str], list[str]] = {}
+        self._about: dict[tuple[Place, str, str], dict[str, None]] = {}
         self.nowhere = Place(self._files[-1])
         """The place of what no line of the recipe says."""
 
     def add(self, place: Place, code: str, sentence: str, parameter: str | None = None) -> None:
         """`sentence` follows the names of the parameters and a colon, where there are any."""
-        names = self._about.setdefault((place, code, sentence), [])
+        names = self._about.setdefault((place, code, sentence), {})
         if parameter is not None:
-            names.append(parameter)
+            names[parameter] = None
 
     def problems(self) -> list[Problem]:
         found = [
-            place.problem(code, f"{listed(names)}: {sentence}" if names else sentence, names[0] if names else None)
+            place.problem(code, f"{listed([*names])}: {sentence}" if names else sentence, next(iter(names), None))
             for (place, code, sentence), names in self._about.items()
         ]
         return sorted(found, key=self._position)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import tomli
 
 from ninfer_convert.errors import Problem
+from ninfer_convert.recipe import schema
 from ninfer_convert.recipe.positions import Lines, Spot, locate
 from ninfer_convert.recipe.reading import Node, Text, table
-from ninfer_convert.recipe.schema import OVERRIDE, RECIPE, read_assign
 
 if TYPE_CHECKING:
     from ninfer_convert.recipe.model import Assign, Place
@@ -48,7 +48,7 @@ def read_document(path: Path) -> Document:
         return Document(path, problems=(parsed,))
     text, values, spot = parsed
     root = Node(values, spot, "", text)
-    typed = table(root, RECIPE, "a recipe") or {}
+    typed = table(root, schema.RECIPE, "a recipe") or {}
     return Document(path, hashlib.sha256(data).hexdigest(), typed, dict(_places(root)), tuple(text.problems))
 
 
@@ -60,7 +60,7 @@ def read_override(argument: str) -> tuple[Assign | None, tuple[Problem, ...]]:
     if not equals or not colon:
         return None, (Problem("bad-override", "expected SELECT:key=value", path=text.path),)
     given = {"select": select, key.strip(): _toml_or_bare(value)}
-    assign: Assign | None = read_assign(Node(given, None, "", text), OVERRIDE, "--set")
+    assign: Assign | None = schema.read_override(Node(given, None, "", text))
     return assign, tuple(text.problems)
 
 

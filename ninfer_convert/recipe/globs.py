@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from math import prod
 
@@ -132,8 +133,8 @@ class Glob:
         return [part.text for part in self.parts if isinstance(part, Text)]
 
     @property
-    def captures_only(self) -> bool:
-        """Whether it is made of text and `*` alone, as the tables that capture demand."""
+    def is_template(self) -> bool:
+        """Whether it is made of text and stars alone, so that texts for the stars make it a name."""
         return all(isinstance(part, (Text, AnyRun)) for part in self.parts)
 
     @property
@@ -148,45 +149,52 @@ class Glob:
         return [Glob(self.text, parts) for parts in _spread(self.parts)]
 
     def matches(self, name: str) -> bool:
-        if self.captures_only:
-            return self.captures(name) is not None
-        return len(name) in _ends(self.parts, name, {0})
+        if not self.is_template:
+            return len(name) in _ends(self.parts, name, {0})
+        # Without alternatives the first place of each text will do: whatever matches behind a later one matches
+        # behind this one too.
+        at = 0
+        after_star = False
+        for part in self.parts[:-1]:
+            if isinstance(part, Text):
+                found = name.find(part.text, at) if after_star else at if name.startswith(part.text) else -1
+                if found < 0:
+                    return False
+                at = found + len(part.text)
+            after_star = not isinstance(part, Text)
+        last = self.parts[-1] if self.parts else Text("")
+        if not isinstance(last, Text):
+            return True
+        end = len(name) - len(last.text)
+        return name.endswith(last.text) and (at <= end if after_star else at == end)
 
     def captures(self, name: str) -> tuple[str, ...] | None:
-        """What each star of a `captures_only` glob takes of `name`: from the left, the shortest that lets it match.
+        """What each star takes of `name`: from the left, the shortest that lets the whole glob match.
 
-        None where it does not match.
+        None where it does not match. Stars within braces do not count.
         """
-        taken = []
-        at = 0
-        star = False  # whether one waits for its end
-        for number, part in enumerate(self.parts):
-            if not isinstance(part, Text):
-                if star:
-                    taken.append("")
-                star = True
-                continue
-            if not star:
-                found = at if name.startswith(part.text, at) else -1
-            elif number == len(self.parts) - 1:
-                found = len(name) - len(part.text) if name.endswith(part.text) else -1
-            else:
-                # The first place is right: whatever matches behind a later one matches behind this one too.
-                found = name.find(part.text, at)
-            if found < at:
-                return None
-            if star:
-                taken.append(name[at:found])
-                star = False
-            at = found + len(part.text)
-        if star:
-            taken.append(name[at:])
-        elif at != len(name):
+        first, *behind = _between_stars(self.parts)
+
+        @cache
+        def shortest(star: int, start: int) -> tuple[tuple[int, int], ...] | None:
+            """What this star and those behind it take, as spans, if this one begins at `start`."""
+            if star == len(behind):
+                return () if start == len(name) else None
+            for end in range(start, len(name) + 1):
+                rest = best(star + 1, _ends(behind[star], name, {end}))
+                if rest is not None:
+                    return ((start, end), *rest)
             return None
-        return tuple(taken)
+
+        def best(star: int, starts: set[int]) -> tuple[tuple[int, int], ...] | None:
+            found = [spans for start in sorted(starts) if (spans := shortest(star, start)) is not None]
+            return min(found, key=lambda spans: [end - start for start, end in spans], default=None)
+
+        taken = best(0, _ends(first, name, {0}))
+        return None if taken is None else tuple(name[start:end] for start, end in taken)
 
     def filled(self, captured: Sequence[str]) -> str:
-        """The name that a `captures_only` glob gives with its stars replaced."""
+        """The name that a template gives for what was captured; one without stars is itself a name."""
         texts = iter(captured)
         return "".join(part.text if isinstance(part, Text) else next(texts) for part in self.parts)
 
@@ -212,6 +220,17 @@ def _ends(parts: Parts, text: str, starts: set[int]) -> set[int]:
             break
         starts = part.ends(text, starts)
     return starts
+
+
+def _between_stars(parts: Parts) -> list[Parts]:
+    """The parts before, between and behind the stars: one sequence more than there are stars."""
+    sequences: list[list[Part]] = [[]]
+    for part in parts:
+        if isinstance(part, AnyRun):
+            sequences.append([])
+        else:
+            sequences[-1].append(part)
+    return [tuple(sequence) for sequence in sequences]
 
 
 def _joined(parts: Iterable[Part]) -> Parts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 from ninfer_convert.errors import Problem, RecipeError, nearest, printable
 from ninfer_convert.natural import natural_key
 from ninfer_convert.recipe.document import Document, read_document, read_override
-from ninfer_convert.recipe.model import Recipe, RecipeFile
+from ninfer_convert.recipe.model import Recipe, RecipeFile, Resource
 from ninfer_convert.recipe.schema import AUTO
 
 SUFFIX = ".toml"
@@ -36,10 +36,11 @@ def load_recipe(spec: str, overrides: Sequence[str] = ()) -> Recipe:
     sets = [read_override(argument) for argument in overrides]
     problems = [problem for document in documents for problem in sorted(document.problems, key=_line_and_column)]
     problems += chain.from_iterable(found for _, found in sets)
+    problems += _repeated(document.values.get("resource", ()) for document in documents)
     if problems:
         raise RecipeError(problems)
 
-    def last(key: str, default: str) -> str:
+    def last(key: str, default: Any) -> Any:
         return next((document.values[key] for document in reversed(documents) if key in document.values), default)
 
     def merged(key: str) -> dict[str, Any]:
@@ -54,12 +55,18 @@ def load_recipe(spec: str, overrides: Sequence[str] = ()) -> Recipe:
         places={key: place for document in documents for key, place in document.places.items()},
         description=last("description", ""),
         architecture=last("architecture", AUTO),
+        components=last("components", None),
         metadata=merged("metadata"),
         sources=merged("sources"),
         defaults=merged("defaults"),
         assigns=joined("assign") + tuple(assign for assign, _ in sets if assign is not None),
+        groups=joined("group"),
+        separates=joined("separate"),
+        shares=joined("share"),
         skips=joined("skip"),
         renames=joined("rename"),
+        uses=joined("use"),
+        resources=joined("resource"),
         overrides=tuple(overrides),
     )
 
@@ -105,6 +112,17 @@ def _chain(path: Path) -> Iterator[Document]:
         if following is None:
             return
         path = following
+
+
+def _repeated(tables: Iterable[Iterable[Resource | None]]) -> Iterator[Problem]:
+    """Resources of one role of one component, which has room for one."""
+    first: dict[tuple[str, str], Resource] = {}
+    for table in chain.from_iterable(tables):
+        if table is not None:
+            known = first.setdefault((table.component, table.role), table)
+            if known is not table:
+                message = f"{printable(table.role)} of {printable(table.component)} is given already, by {known.place}"
+                yield table.place.problem("repeated", message)
 
 
 def _line_and_column(problem: Problem) -> tuple[int, int]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ninfer_convert.errors import Problem
+from ninfer_convert.errors import Problem, printable
 from ninfer_convert.recipe.renames import rename, renamed_by
 
 if TYPE_CHECKING:
@@ -22,6 +22,14 @@ class Place:
     path: str
     line: int | None = None
     column: int | None = None
+
+    @property
+    def folder(self) -> Path:
+        """What paths said here are relative to: the file's folder, for an override the current one."""
+        return Path() if self.line is None else Path(self.path).parent
+
+    def __str__(self) -> str:
+        return printable(self.path) + (f":{self.line}" if self.line is not None else "")
 
     def problem(self, code: str, message: str, parameter: str | None = None) -> Problem:
         return Problem(code, message, path=self.path, tensor=parameter, line=self.line, column=self.column)
@@ -63,6 +71,60 @@ class Assign:
 
 
 @dataclass(frozen=True)
+class Group:
+    """`[[group]]`: one parent object for each tuple of captured texts; `shape` is the parent's."""
+
+    place: Place
+    select: tuple[Selector, ...]
+    optional: bool = False
+    shape: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Separate:
+    """`[[separate]]`: parameters to keep out of the architecture's automatic groups."""
+
+    place: Place
+    select: tuple[Selector, ...]
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Share:
+    """`[[share]]`: `parameter`, filled with the texts that `target` captures, is bound to what that is stored as."""
+
+    place: Place
+    parameter: Selector
+    target: Selector
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Use:
+    """`[[use]]`: what is said of one input of the parameters that a glob matches.
+
+    `input` and the names among the `auxiliaries` are filled with the captured texts; the numbers are binary32 values.
+    """
+
+    place: Place
+    parameter: Selector
+    input: Selector
+    activation_policy: str | None = None
+    auxiliaries: Mapping[str, Selector | float] = field(default_factory=dict)
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Resource:
+    """`[[resource]]`: a file inside the checkpoint's folder, to be stored under a role of a component."""
+
+    place: Place
+    component: str
+    role: str
+    path: str
+
+
+@dataclass(frozen=True)
 class Skip:
     """`[[skip]]`: parameters to leave out."""
 
@@ -94,7 +156,8 @@ class RecipeFile:
 class Recipe:
     """A recipe with everything it extends and all overrides, in the order in which they apply.
 
-    `files` begin with the outermost base. `places` says where a top-level key stands.
+    `files` begin with the outermost base. `components` are None where the recipe leaves them to the checkpoint.
+    `places` says where a top-level key stands.
     """
 
     name: str
@@ -102,12 +165,18 @@ class Recipe:
     places: Mapping[str, Place]
     description: str
     architecture: str
+    components: tuple[str, ...] | None
     metadata: Mapping[str, Any]
     sources: Mapping[str, str]
     defaults: Mapping[str, str]
     assigns: tuple[Assign, ...]
+    groups: tuple[Group, ...]
+    separates: tuple[Separate, ...]
+    shares: tuple[Share, ...]
     skips: tuple[Skip, ...]
     renames: tuple[Rename, ...]
+    uses: tuple[Use, ...]
+    resources: tuple[Resource, ...]
     overrides: tuple[str, ...]
 
     def rename(self, names: Sequence[str]) -> dict[str, str]:

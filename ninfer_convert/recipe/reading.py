@@ -173,19 +173,6 @@ def one_or_more(read: Reader, expected: str) -> Reader:
     return read_all
 
 
-def mapping(read_key: Callable[[str, Node], None], read_value: Reader) -> Reader:
-    """A table with keys of the user's own; `read_key` records a problem about a key."""
-
-    def read(node: Node) -> Any:
-        if not isinstance(node.value, dict):
-            return node.wrong_type("a table")
-        for key, member in node.members():
-            read_key(key, member)
-        return {key: read_value(member) for key, member in node.members()}
-
-    return read
-
-
 def json_value(node: Node) -> Any:
     """A value that the artifact's directory can hold: no dates, no NaN, no infinity, at any depth."""
     value = node.value

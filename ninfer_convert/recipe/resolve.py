@@ -2,103 +2,204 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
-from ninfer_convert.errors import RecipeError
+from ninfer_convert.errors import RecipeError, printable, unknown
+from ninfer_convert.formats.nvfp4 import NVFP4
 from ninfer_convert.formats.stored import STORED_TYPES
+from ninfer_convert.methods.imported import IMPORT_ENCODED
+from ninfer_convert.recipe.aliases import find_aliases
+from ninfer_convert.recipe.applying import Applying
+from ninfer_convert.recipe.choices import Choices, Locate, nowhere_else, part_of
 from ninfer_convert.recipe.complaints import Complaints, listed
 from ninfer_convert.recipe.deciding import decide
-from ninfer_convert.recipe.pieces import Pieces, part_of
+from ninfer_convert.recipe.fitting import Fitting
+from ninfer_convert.recipe.keys import DIRECT
+from ninfer_convert.recipe.model import Place
+from ninfer_convert.recipe.objects import Objects
 from ninfer_convert.recipe.resolution import Resolution, Rule, Skipped
-from ninfer_convert.recipe.schema import DIRECT, LOCKABLE
-from ninfer_convert.recipe.selection import Indices, Selection, Subject
+from ninfer_convert.recipe.selection import Selection, Subject
+from ninfer_convert.recipe.uses import Uses
 
 if TYPE_CHECKING:
     from ninfer_convert.errors import Problem
+    from ninfer_convert.recipe.choices import Choice
     from ninfer_convert.recipe.deciding import Region
     from ninfer_convert.recipe.model import Assign, Recipe
+    from ninfer_convert.recipe.resolution import Alias, Parent, Piece
+    from ninfer_convert.recipe.selection import Indices
+    from ninfer_convert.recipe.uses import Input
 
 UNTOUCHED_AT_MOST = 0.2
 """A larger share of elements that no assign decides is worth a warning."""
 
+ALWAYS_KNOWN = ("base",)
+"""Sources that need no declaration: `base` gives config and resources for a GGUF."""
+
 
 def resolve(
-    recipe: Recipe, parameters: Sequence[Subject], *, allow_code: bool = False, requantize: bool = False
+    recipe: Recipe,
+    parameters: Sequence[Subject],
+    *,
+    inputs: Sequence[Input] = (),
+    candidates: Sequence[Sequence[str]] = (),
+    sources: Collection[str] = (),
+    known_sources: Collection[str] = ALWAYS_KNOWN,
+    locate: Locate = nowhere_else,
+    allow_code: bool = False,
+    requantize: bool = False,
 ) -> Resolution:
-    """Decide format, layout and method of every parameter that is not skipped.
+    """Decide how every parameter that is not skipped is stored, and what becomes one object.
 
-    `allow_code` admits methods that are the recipe's own functions, `requantize` quantizing what is decoded from a
-    quantized source. Raises RecipeError with everything that does not fit, in file order.
+    `inputs` are the architecture's uses, `candidates` its automatic groups (names in row order), both in its order.
+    `sources` are the names given beside the main input, `known_sources` those that need no declaration; `locate` finds
+    a parameter there. `allow_code` admits methods that are the recipe's own functions, `requantize` quantizing what is
+    decoded from a quantized source. Raises RecipeError with everything that does not fit, in file order.
     """
     complaints = Complaints(recipe)
-    selection = Selection(parameters, complaints)
-    locks = _Locks(parameters, complaints)
-    skipped = _skips(recipe, parameters, selection)
-    warnings = list(_idle_defaults(recipe))
-    applying: list[tuple[Assign, Indices]] = []
-    for assign in recipe.assigns:
-        selected = selection.select(assign.select, assign.optional, assign.where)
-        stored = selected - skipped.keys()
-        if selected and not stored:
-            warnings.append(assign.place.problem("all-skipped", "every parameter that this assign selects is skipped"))
-        applying.append((assign, _with_rows(assign, locks.unlocked(assign, stored), parameters, complaints)))
-    regions, overridden = decide(applying, [subject.shape[0] if subject.shape else None for subject in parameters])
-    for assign in overridden:
-        message = "later assigns of this file take back everything that this one decides"
-        warnings.append(assign.place.problem("overridden", message))
+    _check_sources(recipe, sources, known_sources, complaints)
+    aliases, absent = find_aliases(recipe.shares, parameters, complaints)
+    subjects = [*parameters, *absent]
+    selection = Selection(subjects, complaints)
+    skipped = _skips(recipe, selection)
+    aliased = {name: f"an alias of {printable(alias.target)} by [[share]]" for name, alias in aliases.items()}
+    out = aliased | dict.fromkeys(skipped, "skipped")
 
-    pieces = Pieces(recipe, complaints, allow_code, requantize)
-    decisions = {
-        subject.name: pieces.of(subject, regions[index])
-        for index, subject in enumerate(parameters)
-        if index not in skipped
+    applying = Applying(subjects, skipped, aliased, selection, complaints)
+    assigns = [(assign, applying.of(assign)) for assign in recipe.assigns]
+    divided, overridden = decide(assigns, [subject.shape[0] if subject.shape else None for subject in subjects])
+    regions = {subject.name: found for subject, found in zip(subjects, divided, strict=True) if subject.name not in out}
+
+    choices = Choices(recipe, complaints, allow_code, requantize, sources, locate)
+    chosen = {
+        subject.name: choices.of(subject, regions[subject.name]) for subject in parameters if subject.name not in out
     }
+    shares = tuple(_shares(recipe, aliases, skipped, chosen, complaints))
+    objects = Objects(selection, chosen, out, Fitting(choices, complaints), complaints)
+    for table in recipe.groups:
+        objects.make(table)
+    separate = [selection.select(table.select, table.optional) for table in recipe.separates]
+    objects.make_automatic(candidates, {selection.names[index] for found in separate for index in found})
+    decisions = objects.make_rest()
+
+    uses = Uses(selection, dict.fromkeys(skipped, "skipped"), complaints)
+    uses.add_inputs(inputs)
+    uses.add(recipe.uses, _policies(assigns, selection))
+    nvfp4 = {name for name, pieces in decisions.items() if any(piece.format == NVFP4.name for piece in pieces)}
+    nvfp4 |= {alias.name for alias in shares if alias.target in nvfp4}
+    found_uses = uses.finish(_input_divisors(parameters, chosen, decisions, objects.parents), nvfp4)
     if problems := complaints.problems():
         raise RecipeError(problems)
-    untouched = _untouched(parameters, regions, skipped)
-    total = sum(prod(subject.shape) for index, subject in enumerate(parameters) if index not in skipped)
-    share = sum(untouched.values()) / total if total else 0.0
-    if share > UNTOUCHED_AT_MOST:
-        largest = listed(sorted(untouched, key=lambda name: -untouched[name]))
-        message = f"no assign decides {share:.0%} of the elements; the largest parameters among them are {largest}"
-        warnings.append(complaints.nowhere.problem("untouched", message))
+
+    stored = [subject for subject in parameters if subject.name in decisions]
+    untouched = {subject.name: _untouched(subject, regions[subject.name]) for subject in stored}
+    elements = sum(prod(subject.shape) for subject in stored)
+    share = sum(untouched.values()) / elements if elements else 0.0
     return Resolution(
         decisions=decisions,
+        groups=tuple(objects.parents),
+        shares=shares,
+        uses=found_uses,
         skipped=tuple(skipped.values()),
-        defaults_applied={stored: len(names) for stored, names in pieces.defaulted.items()},
-        locked=locks.passed_by,
+        defaults_applied={stored: len(names) for stored, names in choices.defaulted.items()},
+        misfits=_misfits(decisions, objects.parents),
+        locked=applying.passed_by,
         untouched=share,
-        warnings=tuple(warnings),
+        warnings=(
+            *_idle_defaults(recipe),
+            *applying.warnings,
+            *_overridden(overridden),
+            *_much_untouched(share, untouched, complaints),
+        ),
     )
 
 
-def _skips(recipe: Recipe, parameters: Sequence[Subject], selection: Selection) -> dict[int, Skipped]:
-    """What is left out, by index and in the parameters' order; the first table that names it gives the reason."""
+def _check_sources(recipe: Recipe, given: Collection[str], known: Collection[str], complaints: Complaints) -> None:
+    """Sources that are named without a declaration, by an option or by an assign."""
+    for name in given:
+        if name not in recipe.sources and name not in known:
+            sentence = f"--source {printable(name)} is given, and the recipe declares no source of that name"
+            complaints.add(complaints.nowhere, "undeclared-source", sentence)
+    for assign in recipe.assigns:
+        source = assign.says.get("source")
+        if source is not None and source not in recipe.sources and source not in known:
+            names = [*recipe.sources, *known]
+            complaints.add(assign.places["source"], "undeclared-source", unknown("source", source, names))
+
+
+def _skips(recipe: Recipe, selection: Selection) -> dict[str, Skipped]:
+    """What is left out, in the parameters' order; the first table that names it gives the reason."""
     skipped: dict[int, Skipped] = {}
     for skip in recipe.skips:
         for index in selection.select(skip.select, skip.optional):
-            skipped.setdefault(index, Skipped(parameters[index].name, skip.reason, Rule.of(skip)))
-    return dict(sorted(skipped.items()))
+            rule = Rule.of(skip.place, *skip.select)
+            skipped.setdefault(index, Skipped(selection.names[index], skip.reason, rule))
+    return {skipped[index].name: skipped[index] for index in sorted(skipped)}
 
 
-def _with_rows(assign: Assign, selected: Indices, parameters: Sequence[Subject], complaints: Complaints) -> Indices:
-    """Those of the selected that have the rows the assign speaks of."""
-    if assign.rows is None:
-        return selected
-    fitting = set()
-    for index in sorted(selected):
-        subject = parameters[index]
-        if not subject.shape:
-            sentence = "a scalar has no rows"
-        elif assign.rows[1] > subject.shape[0]:
-            sentence = f"rows = {list(assign.rows)} ends beyond the first axis, which is {subject.shape[0]} long"
-        else:
-            fitting.add(index)
+def _shares(
+    recipe: Recipe,
+    aliases: Mapping[str, Alias],
+    skipped: Collection[str],
+    chosen: Mapping[str, list[Choice] | None],
+    complaints: Complaints,
+) -> Iterator[Alias]:
+    """The aliases that are bound; a target must be stored, and in one piece."""
+    for alias in aliases.values():
+        if alias.name in skipped:
             continue
-        complaints.add(assign.places["rows"], "rows-end", sentence, subject.name)
-    return frozenset(fitting)
+        choices = chosen.get(alias.target)
+        fault = "is skipped" if alias.target in skipped else "is cut by rows" if len(choices or ()) > 1 else None
+        if fault is None:
+            yield alias
+        else:
+            place = Place(alias.rule.path, alias.rule.line, alias.rule.column)
+            sentence = f"cannot be shared with {printable(alias.target)}, which {fault}"
+            complaints.add(place, "share", sentence, alias.name)
+
+
+def _policies(
+    assigns: Sequence[tuple[Assign, Indices]], selection: Selection
+) -> Iterator[tuple[Assign, Collection[str]]]:
+    for assign, indices in assigns:
+        if "activation_policy" in assign.says:
+            yield assign, {selection.names[index] for index in indices}
+
+
+def _input_divisors(
+    parameters: Sequence[Subject],
+    chosen: Mapping[str, list[Choice] | None],
+    decisions: Mapping[str, Sequence[Piece]],
+    parents: Sequence[Parent],
+) -> dict[str, float]:
+    """The divisors of imported weights' inputs; the members of one parent take the smallest of theirs (qwen35.md 3)."""
+    divisors = {}
+    for parameter in parameters:
+        choices = chosen.get(parameter.name)
+        divisor = (choices[0].subject if choices else parameter).input_divisor
+        imported = all(piece.method == IMPORT_ENCODED.name for piece in decisions.get(parameter.name, ()))
+        if divisor is not None and imported:
+            divisors[parameter.name] = divisor
+    for parent in parents:
+        known = [divisors[name] for name in parent.members if name in divisors]
+        if known:
+            divisors.update(dict.fromkeys(parent.members, min(known)))
+    return divisors
+
+
+def _misfits(decisions: Mapping[str, Sequence[Piece]], parents: Sequence[Parent]) -> dict[str, int]:
+    """Objects that took another format, by the one that did not fit."""
+    joined = {name for parent in parents for name in parent.members[1:]}
+    pieces = [piece for name, found in decisions.items() if name not in joined for piece in found]
+    return dict(Counter(piece.instead_of for piece in pieces if piece.instead_of is not None))
+
+
+def _untouched(subject: Subject, regions: Sequence[Region]) -> int:
+    """Elements that no assign decides."""
+    return sum(prod(part_of(subject.shape, region.rows)) for region in regions if not region.verdict)
 
 
 def _idle_defaults(recipe: Recipe) -> Iterator[Problem]:
@@ -112,40 +213,14 @@ def _idle_defaults(recipe: Recipe) -> Iterator[Problem]:
             yield recipe.places[f"defaults.{stored}"].problem("idle-default", message)
 
 
-def _untouched(
-    parameters: Sequence[Subject], regions: Sequence[Sequence[Region]], skipped: Mapping[int, Skipped]
-) -> dict[str, int]:
-    """Elements that no assign decides, by parameter."""
-    elements: dict[str, int] = {}
-    for index, subject in enumerate(parameters):
-        for region in regions[index]:
-            if index not in skipped and not region.verdict:
-                elements[subject.name] = elements.get(subject.name, 0) + prod(part_of(subject.shape, region.rows))
-    return elements
+def _overridden(assigns: Sequence[Assign]) -> Iterator[Problem]:
+    for assign in assigns:
+        message = "later assigns of this file take back everything that this one decides"
+        yield assign.place.problem("overridden", message)
 
 
-class _Locks:
-    """Parameters that the architecture holds to their direct format: a wildcard passes them by."""
-
-    def __init__(self, parameters: Sequence[Subject], complaints: Complaints) -> None:
-        self._parameters = parameters
-        self._complaints = complaints
-        self._locked = frozenset(index for index, subject in enumerate(parameters) if subject.locked is not None)
-        self._passed_by: set[int] = set()
-
-    def unlocked(self, assign: Assign, selected: Indices) -> Indices:
-        """The selected parameters that may take what the assign says."""
-        if assign.rows is None and assign.says.keys().isdisjoint(LOCKABLE):
-            return selected
-        locked = selected & self._locked
-        named = {selector.glob.literal: selector.place for selector in assign.select}
-        for index in sorted(locked):
-            subject = self._parameters[index]
-            if subject.name in named:
-                self._complaints.add(named[subject.name], "locked", f"is locked: {subject.locked}", subject.name)
-        self._passed_by |= locked
-        return selected - locked
-
-    @property
-    def passed_by(self) -> tuple[str, ...]:
-        return tuple(self._parameters[index].name for index in sorted(self._passed_by))
+def _much_untouched(share: float, untouched: Mapping[str, int], complaints: Complaints) -> Iterator[Problem]:
+    if share > UNTOUCHED_AT_MOST:
+        largest = listed(sorted(filter(untouched.get, untouched), key=lambda name: -untouched[name]))
+        message = f"no assign decides {share:.0%} of the elements; the largest parameters among them are {largest}"
+        yield complaints.nowhere.problem("untouched", message)

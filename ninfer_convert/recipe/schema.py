@@ -1,4 +1,4 @@
-"""What a recipe may say: its tables, their keys, and how each becomes a value (recipes.md, Tables).
+"""What a recipe may say: its tables and their keys (recipes.md, Tables).
 
 Validation, messages and the keys of `--set` all derive from the mappings below.
 """
@@ -6,156 +6,60 @@ Validation, messages and the keys of `--set` all derive from the mappings below.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from ninfer_convert.errors import printable, unknown
 from ninfer_convert.formats import FORMATS
-from ninfer_convert.formats.stored import CLASSES, STORED_TYPES
 from ninfer_convert.layouts import LAYOUTS
-from ninfer_convert.methods import METHODS
-from ninfer_convert.recipe.globs import GlobFault, parse_glob
-from ninfer_convert.recipe.model import Assign, Rename, Selector, Skip, Where
-from ninfer_convert.recipe.reading import (
-    Key,
-    Keys,
-    Node,
-    boolean,
-    filled_string,
-    json_value,
-    mapping,
-    one_or_more,
-    string,
-    table,
-    tables,
-    whole_number,
-    word,
-)
+from ninfer_convert.policies import POLICIES
+from ninfer_convert.recipe import keys
+from ninfer_convert.recipe.model import Assign, Group, Rename, Resource, Selector, Separate, Share, Skip, Use
+from ninfer_convert.recipe.reading import Key, Keys, Node, Reader, boolean, filled_string, string, table, tables, word
 
-VERSION = 1
-"""The version of the recipe language that `schema` names."""
-
-NON_FINITE = ("warn", "keep", "refuse")
 AUTO = "auto"
-
-CALLABLE = re.compile(r"(?P<file>.+\.py):(?P<function>[A-Za-z_][A-Za-z0-9_]*)")
-"""A method that is the user's own function: `file.py:function`."""
-
-DIRECT = tuple(name for name, format in FORMATS.items() if format.category == "direct")
-CONVERTIBLE = tuple(name for name, stored in STORED_TYPES.items() if stored.kind != "opaque")
-
-
-def _selector(node: Node) -> Any:
-    if not isinstance(node.value, str):
-        return node.wrong_type("a string or a list of strings")
-    if filled_string(node) is None:
-        return None
-    try:
-        return Selector(parse_glob(node.value), node.place)
-    except GlobFault as fault:
-        return node.fault("bad-glob", f"{node.name}: '{printable(node.value)}' {fault}")
-
-
-def _schema(node: Node) -> Any:
-    version = whole_number(0)(node)
-    if version not in (None, VERSION):
-        node.fault("wrong-schema", f"schema is {version}; this version reads schema = {VERSION}")
-
-
-def _method(node: Node) -> Any:
-    if isinstance(node.value, str) and CALLABLE.fullmatch(node.value):
-        return node.value
-    return word("method", METHODS)(node)
-
-
-def _rows(node: Node) -> Any:
-    if not isinstance(node.value, list) or len(node.value) != 2:
-        return node.wrong_type("two whole numbers [begin, end)")
-    begin, end = (whole_number(0)(element) for element in node.elements())
-    if begin is None or end is None:
-        return None
-    if begin >= end:
-        return node.fault("empty-rows", f"rows = [{begin}, {end}] holds no row: the end is not part of it")
-    return begin, end
-
-
-def _parameters(node: Node) -> Any:
-    return json_value(node) if isinstance(node.value, dict) else node.wrong_type("a table")
-
-
-def _types(node: Node) -> Any:
-    names = one_or_more(word("type", (*CLASSES, *STORED_TYPES)), "a stored type or a list of them")(node)
-    if names is None or None in names:
-        return None
-    return frozenset(name for given in names for name in CLASSES.get(given, (given,)))
-
-
-def _ranks(node: Node) -> Any:
-    ranks = one_or_more(whole_number(0), "a whole number or a list of them")(node)
-    return None if ranks is None else frozenset(ranks)
-
-
-def _default_key(key: str, node: Node) -> None:
-    if key not in CONVERTIBLE:
-        node.text.problems.append(
-            node.key_place.problem("unknown-type", unknown("stored type in [defaults]", key, CONVERTIBLE))
-        )
-
-
-def _source_key(key: str, node: Node) -> None:
-    if not key or "=" in key:
-        message = f"a source cannot be called '{printable(key)}': --source NAME=PATH could not name it"
-        node.text.problems.append(node.key_place.problem("bad-source-name", message))
-
-
-def _metadata(node: Node) -> Any:
-    if not isinstance(node.value, dict):
-        return node.wrong_type("a table")
-    if "name" in node.value:
-        filled_string(node.member("name"))
-    return json_value(node)
-
-
-_SELECT = Key(one_or_more(_selector, "a string or a list of strings"), required=True)
-_OPTIONAL = Key(boolean)
-
-WHERE: Keys = {
-    "rank": Key(_ranks),
-    "dtype": Key(_types),
-    "min_rows": Key(whole_number(0)),
-    "max_rows": Key(whole_number(0)),
-    "min_columns": Key(whole_number(0)),
-    "max_columns": Key(whole_number(0)),
-    "min_elements": Key(whole_number(0)),
-    "multiple_of": Key(whole_number(1)),
-}
-
-
-def _where(node: Node) -> Any:
-    members = table(node, WHERE, "where")
-    return None if members is None else Where(**members)
-
+NON_FINITE = ("warn", "keep", "refuse")
 
 DECISIONS: Keys = {
     "format": Key(word("format", FORMATS)),
     "layout": Key(word("layout", (AUTO, *LAYOUTS))),
-    "method": Key(_method),
-    "parameters": Key(_parameters),
+    "method": Key(keys.method),
+    "parameters": Key(keys.parameters),
+    "source": Key(filled_string),
+    "tensor": Key(filled_string),
+    "transpose": Key(boolean),
+    "requantize": Key(boolean),
+    "misfit": Key(word("format", FORMATS)),
     "non_finite": Key(word("non_finite", NON_FINITE)),
+    "activation_policy": Key(word("activation_policy", POLICIES)),
 }
 """What an assign decides, field by field; also what `--set` may give."""
 
-CLEARED_BY_FORMAT = ("layout", "method", "parameters")
+CLEARED_BY_FORMAT = ("layout", "method", "parameters", "misfit")
 """Decisions that an assign's `format` takes back from the assigns before it."""
 
 LOCKABLE = ("format", *CLEARED_BY_FORMAT)
 """Decisions that a locked parameter takes from nobody but the architecture."""
 
+NOT_BESIDE_ROWS = ("transpose", "activation_policy")
+"""Decisions about the whole of a parameter."""
+
+_OPTIONAL = Key(boolean)
+_SELECT = Key(keys.selectors, required=True)
+
 ASSIGN: Keys = {
     "select": _SELECT,
-    "where": Key(_where),
+    "where": Key(keys.where),
     "optional": _OPTIONAL,
-    "rows": Key(_rows),
+    "rows": Key(keys.rows),
     **DECISIONS,
+}
+OVERRIDE: Keys = {"select": _SELECT, **DECISIONS}
+GROUP: Keys = {"select": Key(keys.captors, required=True), "optional": _OPTIONAL, "shape": Key(keys.shape)}
+SEPARATE: Keys = {"select": _SELECT, "optional": _OPTIONAL}
+SHARE: Keys = {
+    "parameter": Key(keys.template, required=True),
+    "with": Key(keys.captor, required=True),
+    "optional": _OPTIONAL,
 }
 SKIP: Keys = {"select": _SELECT, "reason": Key(filled_string, required=True), "optional": _OPTIONAL}
 RENAME: Keys = {
@@ -163,34 +67,82 @@ RENAME: Keys = {
     "to": Key(filled_string, required=True),
     "optional": _OPTIONAL,
 }
+USE: Keys = {
+    "parameter": Key(keys.captor, required=True),
+    "input": Key(keys.template, required=True),
+    "activation_policy": DECISIONS["activation_policy"],
+    "auxiliaries": Key(keys.auxiliaries),
+    "optional": _OPTIONAL,
+}
+RESOURCE: Keys = {
+    "component": Key(filled_string, required=True),
+    "role": Key(filled_string, required=True),
+    "path": Key(keys.inner_path, required=True),
+}
 
 
-OVERRIDE: Keys = {"select": _SELECT, **DECISIONS}
+def _record(legal: Keys, title: str, build: Callable[[Node, dict[str, Any]], Any]) -> Reader:
+    """A table of these keys, built where nothing is wrong with it."""
+
+    def read(node: Node) -> Any:
+        before = len(node.text.problems)
+        members = table(node, legal, title)
+        if members is None or len(node.text.problems) > before:
+            return None
+        return build(node, members)
+
+    return read
 
 
-def read_assign(node: Node, keys: Keys = ASSIGN, title: str = "[[assign]]") -> Any:
-    before = len(node.text.problems)
-    members = table(node, keys, title)
-    if members is None or len(node.text.problems) > before:
-        return None
+def _assign(node: Node, members: dict[str, Any]) -> Any:
     says = {key: members.pop(key) for key in DECISIONS if key in members}
     if not says:
-        return node.fault("decides-nothing", f"[[assign]] decides nothing: give one of {', '.join(DECISIONS)}")
+        return node.fault("decides-nothing", f"an assign decides something: give one of {', '.join(DECISIONS)}")
+    if "rows" in members:
+        for key in NOT_BESIDE_ROWS:
+            if says.get(key):
+                node.member(key).fault("beside-rows", f"{key} is about a whole parameter and cannot stand beside rows")
+    if "tensor" in says:
+        _check_references(node.member("tensor"), members["select"])
     places = {key: node.member(key).place for key in node.value}
     return Assign(node.place, places, says=says, **members)
 
 
-def _skip(node: Node) -> Any:
-    before = len(node.text.problems)
-    members = table(node, SKIP, "[[skip]]")
-    return None if members is None or len(node.text.problems) > before else Skip(node.place, **members)
+def _check_references(node: Node, select: tuple[Selector, ...]) -> None:
+    references = [int(number) for number in keys.BACK_REFERENCE.findall(node.value)]
+    if not references:
+        return
+    if len(select) != 1:
+        node.fault("bad-capture", f"tensor refers to \\{references[0]}, which only a select of one glob captures")
+    elif max(references) > select[0].glob.stars:
+        node.fault("bad-capture", f"tensor refers to \\{max(references)}, and the glob has fewer stars")
 
 
-def _rename(node: Node) -> Any:
-    before = len(node.text.problems)
-    members = table(node, RENAME, "[[rename]]")
-    if members is None or len(node.text.problems) > before:
-        return None
+def _group(node: Node, members: dict[str, Any]) -> Any:
+    _same_stars(node, "[[group]]", members["select"])
+    return Group(node.place, **members)
+
+
+def _share(node: Node, members: dict[str, Any]) -> Any:
+    target = members.pop("with")
+    _same_stars(node, "[[share]]", (members["parameter"], target))
+    return Share(node.place, target=target, **members)
+
+
+def _use(node: Node, members: dict[str, Any]) -> Any:
+    filled = [members["input"], *members.get("auxiliaries", {}).values()]
+    starred = [name for name in filled if isinstance(name, Selector) and name.glob.stars]
+    _same_stars(node, "[[use]]", (members["parameter"], *starred))
+    return Use(node.place, **members)
+
+
+def _same_stars(node: Node, title: str, selectors: Iterable[Selector]) -> None:
+    counts = sorted({selector.glob.stars for selector in selectors})
+    if len(counts) > 1:
+        node.fault("bad-capture", f"the globs of a {title} have equally many stars, not {counts[0]} and {counts[-1]}")
+
+
+def _rename(node: Node, members: dict[str, Any]) -> Any:
     try:
         match = re.compile(members["match"])
     except re.error as error:
@@ -207,17 +159,29 @@ def _rename(node: Node) -> Any:
     return Rename(node.place, **members)
 
 
+read_override = _record(OVERRIDE, "--set", _assign)
+
+_TABLES = {
+    "assign": _record(ASSIGN, "[[assign]]", _assign),
+    "group": _record(GROUP, "[[group]]", _group),
+    "separate": _record(SEPARATE, "[[separate]]", lambda node, members: Separate(node.place, **members)),
+    "share": _record(SHARE, "[[share]]", _share),
+    "skip": _record(SKIP, "[[skip]]", lambda node, members: Skip(node.place, **members)),
+    "rename": _record(RENAME, "[[rename]]", _rename),
+    "use": _record(USE, "[[use]]", _use),
+    "resource": _record(RESOURCE, "[[resource]]", lambda node, members: Resource(node.place, **members)),
+}
+
 RECIPE: Keys = {
-    "schema": Key(_schema, required=True),
+    "schema": Key(keys.schema_version, required=True),
     "name": Key(filled_string),
     "description": Key(string),
     "extends": Key(filled_string),
     "architecture": Key(filled_string),
-    "metadata": Key(_metadata),
-    "sources": Key(mapping(_source_key, string)),
-    "defaults": Key(mapping(_default_key, word("direct format", DIRECT))),
-    "assign": Key(tables(read_assign, "[[assign]]")),
-    "skip": Key(tables(_skip, "[[skip]]")),
-    "rename": Key(tables(_rename, "[[rename]]")),
+    "components": Key(keys.components),
+    "metadata": Key(keys.metadata),
+    "sources": Key(keys.sources),
+    "defaults": Key(keys.defaults),
+    **{name: Key(tables(read, f"[[{name}]]")) for name, read in _TABLES.items()},
 }
 """The whole document."""

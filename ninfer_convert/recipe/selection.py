@@ -7,6 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING, Protocol
 
 from ninfer_convert.errors import nearest, printable
+from ninfer_convert.natural import Key, natural_key
 
 if TYPE_CHECKING:
     from ninfer_convert.recipe.complaints import Complaints
@@ -22,8 +23,9 @@ class Subject(Protocol):
     """A logical parameter, as much of it as decides.
 
     `identical` is the format that keeps its stored words, None where none does; `exact` names all that these reach
-    without decoding; `direct` is the format that the
-    architecture gives it where no assign speaks, None its stored words; `locked` says why it takes no other.
+    without decoding. `direct` is the format that the architecture gives it where no assign speaks, None its stored
+    words; `locked` says why it takes no other. `divisors` are those of nvfp4 words, one for each of the matrices
+    stacked along the rows, () where they have none; `input_divisor` is that of their inputs.
     """
 
     @property
@@ -46,6 +48,12 @@ class Subject(Protocol):
 
     @property
     def locked(self) -> str | None: ...
+
+    @property
+    def divisors(self) -> Sequence[float]: ...
+
+    @property
+    def input_divisor(self) -> float | None: ...
 
 
 SPREAD_AT_MOST = 1000
@@ -109,7 +117,8 @@ class Selection:
     def __init__(self, subjects: Sequence[Subject], complaints: Complaints) -> None:
         self._subjects = subjects
         self._complaints = complaints
-        self._names = Names([subject.name for subject in subjects])
+        self.names = [subject.name for subject in subjects]
+        self._index = Names(self.names)
         self._admitted: dict[Where, Indices] = {}
         self._empty = 0
 
@@ -118,12 +127,8 @@ class Selection:
 
         Every glob must match something, and something must be left, unless the table is optional.
         """
-        found = [self._names.matching(selector.glob) for selector in select]
+        found = [self._matching(selector, optional) for selector in select]
         selected = found[0].union(*found[1:])
-        if not optional:
-            for selector, matches in zip(select, found, strict=True):
-                if not matches:
-                    self._complaints.add(selector.place, "nothing-matches", self._matches_nothing(selector.glob))
         if where is None or not selected:
             return selected
         left = selected & self._admitted_by(where)
@@ -131,6 +136,22 @@ class Selection:
             sentence = f"where admits none of the {len(selected)} selected parameters; optional = true allows that"
             self._complaints.add(select[0].place, "nothing-matches", sentence)
         return left
+
+    def captured(self, selector: Selector, optional: bool) -> dict[tuple[str, ...], list[int]]:
+        """Parameters in natural order, by what the stars of a glob take of their names, in natural order too."""
+        captured: dict[tuple[str, ...], list[int]] = {}
+        matching = self._matching(selector, optional)
+        for index in sorted(matching, key=lambda index: natural_key(self.names[index])):
+            texts = selector.glob.captures(self.names[index])
+            assert texts is not None
+            captured.setdefault(texts, []).append(index)
+        return {texts: captured[texts] for texts in sorted(captured, key=natural_keys)}
+
+    def _matching(self, selector: Selector, optional: bool) -> Indices:
+        matching = self._index.matching(selector.glob)
+        if not matching and not optional:
+            self._complaints.add(selector.place, "nothing-matches", self._matches_nothing(selector.glob))
+        return matching
 
     def _admitted_by(self, where: Where) -> Indices:
         admitted = self._admitted.get(where)
@@ -144,9 +165,14 @@ class Selection:
         message = f"'{printable(glob.text)}' matches no parameter"
         self._empty += 1
         # Closeness costs milliseconds a glob, and nobody reads hundreds of hints.
-        close = self._names.nearest(glob) if self._empty <= HINTS_AT_MOST else []
+        close = self._index.nearest(glob) if self._empty <= HINTS_AT_MOST else []
         hint = f"; did you mean {' or '.join(printable(name) for name in close)}?" if close else "."
         return f"{message}{hint} optional = true allows an empty selection"
+
+
+def natural_keys(texts: Sequence[str]) -> list[Key]:
+    """A sort key for captured texts, one after the other in natural order."""
+    return [natural_key(text) for text in texts]
 
 
 def admits(where: Where, subject: Subject) -> bool:

@@ -23,6 +23,23 @@ def captures(glob: str, name: str) -> tuple[str, ...] | None:
     return match.groups() if match else None
 
 
+def shortest_stars(glob: str, name: str) -> list[int] | None:
+    """How long the texts of the stars are, from the left the shortest, out of all ways to match."""
+
+    def ways(expression: str, rest: str) -> list[list[int]]:
+        if not expression:
+            return [] if rest else [[]]
+        if expression.startswith(".*"):
+            return [[n, *way] for n in range(len(rest) + 1) for way in ways(expression[2:], rest[n:])]
+        token = re.match(r"\\?.", expression, re.DOTALL)
+        assert token is not None
+        if not rest or not re.fullmatch(token[0], rest[0], re.DOTALL):
+            return []
+        return ways(expression[token.end() :], rest[1:])
+
+    return min((way for expression in alternatives(glob) for way in ways(expression, name)), default=None)
+
+
 def in_natural_order(names: list[str]) -> list[str]:
     return sorted(names, key=cmp_to_key(_compare))
 

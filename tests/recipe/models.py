@@ -20,6 +20,8 @@ class Tensor:
     exact: tuple[str, ...] = ()
     direct: None = None
     locked: None = None
+    divisors: tuple[float, ...] = ()
+    input_divisor: None = None
 
     @property
     def identical(self) -> str | None:

@@ -26,12 +26,12 @@ class Parameter:
     direct: str | None = None
     locked: str | None = None
     identical: str | None = None
-    """As the type says, of an encoded weight the first exact format, unless it is given."""
+    """Of plain words and the blocks of a GGUF: as their type says, unless it is given."""
+    divisors: tuple[float, ...] = ()
+    input_divisor: float | None = None
 
     def __post_init__(self) -> None:
-        stored = stored_type(self.stored)
-        usual = next(iter(self.exact), None) if stored.kind == "encoded" else stored.identical
-        object.__setattr__(self, "identical", self.identical or usual)
+        object.__setattr__(self, "identical", self.identical or stored_type(self.stored).identical)
 
 
 def write(folder: Path, text: str, name: str = "r.toml") -> Path:

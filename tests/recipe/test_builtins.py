@@ -26,10 +26,11 @@ TABLE: dict[str, dict[Role, Choice]] = {
     "fp8": {"matrix": "fp8_e4m3fn_row_bf16", "embedding": "fp8_e4m3fn_row_bf16", "kept": None, "index": "int32"},
     "bf16": {"matrix": "bf16", "embedding": "bf16", "kept": "bf16", "index": "int32"},
     "fp32": {"matrix": "fp32", "embedding": "fp32", "kept": "fp32", "index": "int32"},
+    "gguf": {"matrix": None, "embedding": None, "kept": None, "index": "int32"},
     "import": {"matrix": None, "embedding": None, "kept": None, "index": "int32"},
 }
 
-QUANTIZING = [name for name in TABLE if name not in ("bf16", "fp32", "import")]
+QUANTIZING = [name for name in TABLE if name not in ("bf16", "fp32", "gguf", "import")]
 
 
 def test_every_builtin_has_its_row() -> None:
@@ -84,11 +85,21 @@ def test_the_quantizing_recipes_keep_the_same_names() -> None:
 @pytest.mark.parametrize("recipe", TABLE)
 def test_every_builtin_says_what_becomes_of_f16_and_i64(recipe: str) -> None:
     defaults = load_recipe(recipe).defaults
-    assert {stored: format for stored, format in defaults.items() if format != "bf16"} == {
-        "F16": "fp32",
-        "I64": "int32",
-    }
-    assert len(defaults) == 2 or recipe == "import"
+    assert (defaults["F16"], defaults["I64"]) == ("fp32", "int32")
+    assert len(defaults) == 2 or recipe in ("gguf", "import")
+
+
+def test_gguf_keeps_every_block_that_a_format_keeps_and_decodes_the_others() -> None:
+    blocks = [stored for stored in STORED_TYPES.values() if stored.kind == "block"]
+    tensors = [
+        Tensor(stored.name, "matrix", stored.name, (128, 256), (stored.identical,) if stored.identical else ())
+        for stored in blocks
+    ]
+    resolution = resolve(load_recipe("gguf"), tensors)
+    assert formats(resolution) == {stored.name: stored.identical or "bf16" for stored in blocks}
+    assert resolution.defaults_applied == {stored.name: 1 for stored in blocks if not stored.identical}
+    assert resolution.warnings == ()
+    assert len(blocks) == 27
 
 
 def test_import_sends_whatever_has_no_format_of_its_own_to_bfloat16() -> None:

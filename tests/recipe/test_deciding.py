@@ -179,7 +179,8 @@ def test_rows_beyond_the_end_and_of_a_scalar_are_errors(tmp_path: Path) -> None:
 def test_untouched_parameters_keep_their_words_or_take_a_default(
     tmp_path: Path, stored: str, exact: tuple[str, ...], format: str, method: str
 ) -> None:
-    (piece,) = solve(tmp_path, HEAD, [Parameter("a", stored=stored, exact=exact)]).decisions["a"]
+    identical = exact[0] if exact else None
+    (piece,) = solve(tmp_path, HEAD, [Parameter("a", stored=stored, exact=exact, identical=identical)]).decisions["a"]
     assert (piece.format, piece.method, piece.rule) == (format, method, None)
 
 
@@ -190,6 +191,9 @@ def test_untouched_parameters_keep_their_words_or_take_a_default(
         (Parameter("a", (2, 2, 2, 256), "Q4_K", ("gguf_q4_k",)), "bf16"),
         (Parameter("a", (8, 256), "TQ1_0", ("t2_g128_fp16",)), "fp32"),
         (Parameter("a", (128, 256), "FP8_ROW", ()), "bf16"),
+        (Parameter("a", (100, 64), "NVFP4", ("nvfp4",), identical="nvfp4"), "bf16"),
+        (Parameter("a", (2, 64, 64), "NVFP4", ("nvfp4",), identical="nvfp4", divisors=(2.0, 3.0)), "bf16"),
+        (Parameter("a", (128, 64), "NVFP4", ("nvfp4",)), "bf16"),
     ],
 )
 def test_encoded_words_that_cannot_be_kept_need_a_default(tmp_path: Path, parameter: Parameter, default: str) -> None:

@@ -59,7 +59,8 @@ def messages(folder: Path, text: str) -> list[str]:
         ("schema = 1\n[[assign]]\nformat = 'bf16'", "2:3: [[assign]] needs the key select"),
         (
             "schema = 1\n[[assign]]\nselect = '*'\nwhere = {rank = 2}",
-            "2:3: [[assign]] decides nothing: give one of format, layout, method, parameters, non_finite",
+            "2:3: an assign decides something: give one of format, layout, method, parameters, source, tensor, "
+            "transpose, requantize, misfit, non_finite, activation_policy",
         ),
         (
             "schema = 1\n[[assign]]\nselect = {}\nformat = 'bf16'",
@@ -120,6 +121,90 @@ def messages(folder: Path, text: str) -> list[str]:
             f"schema = 1\n{ASSIGN}non_finite = 'kep'",
             "4:14: unknown non_finite 'kep'; did you mean keep? Known: warn, keep, refuse",
         ),
+        (
+            f"schema = 1\n{ASSIGN}rows = [0, 1]\ntranspose = true",
+            "5:13: transpose is about a whole parameter and cannot stand beside rows",
+        ),
+        (
+            f"schema = 1\n{ASSIGN}activation_policy = 'AllowA8'\nrows = [0, 1]",
+            "4:21: activation_policy is about a whole parameter and cannot stand beside rows",
+        ),
+        (f"schema = 1\n{ASSIGN}requantize = 'yes'", "4:14: requantize must be true or false, not a string"),
+        (f"schema = 1\n{ASSIGN}source = ''", "4:10: source is empty"),
+        (
+            f"schema = 1\n{ASSIGN}activation_policy = 'AllowA6'",
+            "4:21: unknown activation_policy 'AllowA6'; did you mean AllowA8 or AllowA4? "
+            "Known: A16Only, AllowA8, AllowA4",
+        ),
+        (
+            f"schema = 1\n{ASSIGN}tensor = 'a.\\2'",
+            "4:10: tensor refers to \\2, and the glob has fewer stars",
+        ),
+        (
+            "schema = 1\n[[assign]]\nselect = ['*', 'b']\ntensor = 'a.\\1'",
+            "4:10: tensor refers to \\1, which only a select of one glob captures",
+        ),
+        (
+            "schema = 1\ncomponents = 'text'",
+            "2:14: components must be a list of components, not a string",
+        ),
+        ("schema = 1\ncomponents = []", "2:14: components is an empty list: give at least one"),
+        ("schema = 1\ncomponents = ['text', 'mtp', 'text']", "2:30: components lists text twice"),
+        (
+            "schema = 1\n[[group]]\nselect = ['a*', 'b']",
+            "2:3: the globs of a [[group]] have equally many stars, not 0 and 1",
+        ),
+        ("schema = 1\n[[group]]\nselect = 'a{b*,c}'", "3:10: select: a * within braces cannot be a capture"),
+        ("schema = 1\n[[group]]\nselect = '**********'", "3:10: select has 10 stars; 9 are the most"),
+        (
+            "schema = 1\n[[group]]\nselect = 'a'\nshape = 4",
+            "4:9: shape must be a list of whole numbers, not an integer",
+        ),
+        ("schema = 1\n[[group]]\nselect = 'a'\nshape = [4, 0]", "4:13: shape must be at least 1, not 0"),
+        ("schema = 1\n[[separate]]\noptional = true", "2:3: [[separate]] needs the key select"),
+        ("schema = 1\n[[share]]\nparameter = 'a'", "2:3: [[share]] needs the key with"),
+        (
+            "schema = 1\n[[share]]\nparameter = 'a'\nwith = 'b*'",
+            "2:3: the globs of a [[share]] have equally many stars, not 0 and 1",
+        ),
+        (
+            "schema = 1\n[[share]]\nparameter = 'a?'\nwith = 'b'",
+            "3:13: parameter is a name with captured texts for its stars: escape ? and { by a backslash",
+        ),
+        ("schema = 1\n[[use]]\nparameter = 'a'", "2:3: [[use]] needs the key input"),
+        (
+            "schema = 1\n[[use]]\nparameter = 'a*b*'\ninput = 'c*'",
+            "2:3: the globs of a [[use]] have equally many stars, not 1 and 2",
+        ),
+        (
+            "schema = 1\n[[use]]\nparameter = 'a*b*'\ninput = 'c'\nauxiliaries.hadamard_signs = 's/*'",
+            "2:3: the globs of a [[use]] have equally many stars, not 1 and 2",
+        ),
+        (
+            "schema = 1\n[[use]]\nparameter = 'a'\ninput = 'c'\nauxiliaries = { activation_input_divisor = true }",
+            "5:44: auxiliaries.activation_input_divisor must be a parameter's name or a positive number, not a boolean",
+        ),
+        (
+            "schema = 1\n[[use]]\nparameter = 'a'\ninput = 'c'\nauxiliaries = { activation_input_divisor = -1.5 }",
+            "5:44: auxiliaries.activation_input_divisor must be positive and finite in binary32, not -1.5",
+        ),
+        (
+            "schema = 1\n[[use]]\nparameter = 'a'\ninput = 'c'\nauxiliaries = { activation_input_divisor = 1e39 }",
+            "5:44: auxiliaries.activation_input_divisor must be positive and finite in binary32, not 1e+39",
+        ),
+        ("schema = 1\n[[resource]]\ncomponent = 'text'\nrole = 'r'", "2:3: [[resource]] needs the key path"),
+        (
+            "schema = 1\n[[resource]]\ncomponent = 'text'\nrole = 'r'\npath = '/etc/passwd'",
+            "5:8: path is absolute: name a file inside the checkpoint's folder",
+        ),
+        (
+            "schema = 1\n[[resource]]\ncomponent = 'text'\nrole = 'r'\npath = 'C:x'",
+            "5:8: path is absolute: name a file inside the checkpoint's folder",
+        ),
+        (
+            "schema = 1\n[[resource]]\ncomponent = 'text'\nrole = 'r'\npath = 'a/../../b'",
+            "5:8: path leaves the checkpoint's folder by ..",
+        ),
         ("schema = 1\n[[skip]]\nselect = 'a'", "2:3: [[skip]] needs the key reason"),
         ("schema = 1\n[[skip]]\nselect = 'a'\nreason = ''", "4:10: reason is empty"),
         ("schema = 1\n[[rename]]\nto = 'a'", "2:3: [[rename]] needs the key match"),
@@ -145,7 +230,7 @@ def test_a_fault_its_place_and_its_message(tmp_path: Path, text: str, expected: 
     ("text", "begin"),
     [
         ("schema = 1\nnmae = 't'", "2:1: unknown key in a recipe 'nmae'; did you mean name?"),
-        ("schema = 1\n[groups]", "2:2: unknown key in a recipe 'groups'"),
+        ("schema = 1\n[groups]", "2:2: unknown key in a recipe 'groups'; did you mean group?"),
         (f"schema = 1\n{ASSIGN}formt = 'bf16'", "4:1: unknown key in [[assign]] 'formt'; did you mean format?"),
         (
             f"schema = 1\n{ASSIGN}format = 'bf16'\n[assign.where]\nmin_colums = 4",
@@ -170,6 +255,11 @@ def test_a_fault_its_place_and_its_message(tmp_path: Path, text: str, expected: 
         (f"schema = 1\n{ASSIGN}layout = 'raw_bytes_v1'", "4:10: unknown layout 'raw_bytes_v1'"),
         (f"schema = 1\n{ASSIGN}method = 'absmax'", "4:10: unknown method 'absmax'; did you mean grouped_absmax"),
         (f"schema = 1\n{ASSIGN}method = 'x.py:'", "4:10: unknown method 'x.py:'"),
+        (f"schema = 1\n{ASSIGN}format = 'nvfp4'\nmisfit = 'bf61'", "5:10: unknown format 'bf61'; did you mean bf16"),
+        ("schema = 1\n[proposal]\nsource = 'ranking'", "2:2: unknown key in a recipe 'proposal'"),
+        ("schema = 1\n[[group]]\nselect = 'a'\nwhere = {}", "4:1: unknown key in [[group]] 'where'"),
+        ("schema = 1\n[[share]]\nparameter = 'a'\nwith = 'b'\nto = 'c'", "5:1: unknown key in [[share]] 'to'"),
+        ("schema = 1\n[[use]]\nparameter = 'a'\ninput = 'b'\npolicy = 'c'", "5:1: unknown key in [[use]] 'policy'"),
         (
             f"schema = 1\n{ASSIGN}format = 'bf16'\nwhere.dtype = ['BF16', 'bfloat']",
             "5:24: unknown type 'bfloat'; did you mean float",

@@ -131,6 +131,30 @@ def test_captures_are_the_oracles_and_fill_back(glob: str, name: str) -> None:
         assert parsed.filled(captured) == name
 
 
+@pytest.mark.parametrize(
+    ("glob", "name", "captured"),
+    [
+        ("l.*.{q,k}.w", "l.10.k.w", ("10",)),
+        ("*?*", "abc", ("", "bc")),
+        ("*{a,ab}*", "abc", ("", "c")),
+        ("x{1..12}*", "x123", ("3",)),
+        ("{a,b}*", "c", None),
+        ("{a,b}", "b", ()),
+    ],
+)
+def test_question_marks_and_braces_capture_nothing(glob: str, name: str, captured: tuple[str, ...] | None) -> None:
+    assert parse_glob(glob).captures(name) == captured
+
+
+@given(
+    st.lists(st.sampled_from(["a", "b", "ab", "*", "?", "{a,b}", "{a,ab}", "{0..12}", "1"]), max_size=6).map("".join),
+    st.text(alphabet="ab12", max_size=7),
+)
+def test_what_stars_take_beside_braces_is_the_oracles(glob: str, name: str) -> None:
+    captured = parse_glob(glob).captures(name)
+    assert (None if captured is None else [len(text) for text in captured]) == oracle.shortest_stars(glob, name)
+
+
 @given(st.lists(st.text(alphabet="0019aZ~.", max_size=6), unique=True))
 def test_natural_order_is_the_oracles(names: list[str]) -> None:
     assert sorted(names, key=natural_key) == oracle.in_natural_order(names)

@@ -43,7 +43,7 @@ def test_an_unknown_recipe_is_answered_with_what_exists(
     (problem,) = refused(lambda: find_recipe(spec))
     assert problem.code == "unknown-recipe"
     assert "and no built-in recipe of that name" in problem.message
-    assert "bf16, fp8, fp32, import, q4, q4_search, q5, q6, q8" in problem.message
+    assert "bf16, fp8, fp32, gguf, import, q4, q4_search, q5, q6, q8" in problem.message
     assert ("did you mean q4" in problem.message) == ("q4" in spec)
 
 
@@ -53,6 +53,7 @@ def test_builtins_come_in_natural_order_with_a_description() -> None:
         "bf16",
         "fp8",
         "fp32",
+        "gguf",
         "import",
         "q4",
         "q4_search",
@@ -77,7 +78,9 @@ def test_the_bases_tables_come_first_and_this_files_values_win(tmp_path: Path) -
         "schema = 1\nname = 'base'\ndescription = 'd'\narchitecture = 'generic'\n"
         "[metadata]\nname = 'm'\nby = 'b'\n[sources]\nimatrix = 'i'\n[defaults]\nF16 = 'fp32'\nI64 = 'int32'\n"
         "[[assign]]\nselect = '*'\nformat = 'bf16'\n[[skip]]\nselect = 'a'\nreason = 'r'\n"
-        "[[rename]]\nmatch = 'a'\nto = 'b'\n",
+        "[[rename]]\nmatch = 'a'\nto = 'b'\n"
+        "[[group]]\nselect = 'a'\n[[separate]]\nselect = 'a'\n[[share]]\nparameter = 'a'\nwith = 'b'\n"
+        "[[use]]\nparameter = 'a'\ninput = 'i'\n[[resource]]\ncomponent = 'text'\nrole = 'a'\npath = 'a'\n",
         "base.toml",
     )
     recipe = load(
@@ -85,7 +88,9 @@ def test_the_bases_tables_come_first_and_this_files_values_win(tmp_path: Path) -
         "schema = 1\nname = 'this'\nextends = 'base.toml'\n"
         "[metadata]\nname = 'n'\n[sources]\nother = 'o'\n[defaults]\nF16 = 'bf16'\n"
         "[[assign]]\nselect = '*'\nformat = 'fp32'\n[[skip]]\nselect = 'b'\nreason = 's'\n"
-        "[[rename]]\nmatch = 'c'\nto = 'd'\n",
+        "[[rename]]\nmatch = 'c'\nto = 'd'\n"
+        "[[group]]\nselect = 'c'\nshape = [2, 3]\n[[separate]]\nselect = 'c'\n[[share]]\nparameter = 'c'\nwith = 'd'\n"
+        "[[use]]\nparameter = 'c'\ninput = 'j'\n[[resource]]\ncomponent = 'text'\nrole = 'c'\npath = 'sub/c'\n",
     )
     assert (recipe.name, recipe.description, recipe.architecture) == ("this", "d", "generic")
     assert recipe.metadata == {"name": "n", "by": "b"}
@@ -94,13 +99,32 @@ def test_the_bases_tables_come_first_and_this_files_values_win(tmp_path: Path) -
     assert says(recipe) == [{"format": "bf16"}, {"format": "fp32"}]
     assert [skip.reason for skip in recipe.skips] == ["r", "s"]
     assert [rename.to for rename in recipe.renames] == ["b", "d"]
+    assert [group.shape for group in recipe.groups] == [None, (2, 3)]
+    assert [separate.select[0].glob.text for separate in recipe.separates] == ["a", "c"]
+    assert [share.target.glob.text for share in recipe.shares] == ["b", "d"]
+    assert [use.input.glob.text for use in recipe.uses] == ["i", "j"]
+    assert [(resource.role, resource.path) for resource in recipe.resources] == [("a", "a"), ("c", "sub/c")]
     assert [file.path.name for file in recipe.files] == ["base.toml", "r.toml"]
     for file in recipe.files:
         assert file.sha256 == hashlib.sha256(file.path.read_bytes()).hexdigest()
 
 
-def test_architecture_is_auto_unless_said(tmp_path: Path) -> None:
-    assert load(tmp_path, "schema = 1").architecture == "auto"
+def test_architecture_is_auto_and_components_are_the_checkpoints_unless_said(tmp_path: Path) -> None:
+    recipe = load(tmp_path, "schema = 1")
+    assert (recipe.architecture, recipe.components) == ("auto", None)
+    write(tmp_path, "schema = 1\ncomponents = ['text']", "base.toml")
+    assert load(tmp_path, "schema = 1\nextends = 'base.toml'").components == ("text",)
+    text = "schema = 1\nextends = 'base.toml'\ncomponents = ['text', 'mtp']"
+    assert load(tmp_path, text).components == ("text", "mtp")
+
+
+def test_a_role_of_a_component_is_given_once(tmp_path: Path) -> None:
+    resource = "[[resource]]\ncomponent = 'text'\nrole = 'tokenizer.json'\npath = 'a'\n"
+    base = write(tmp_path, f"schema = 1\n{resource}", "base.toml")
+    (problem,) = refused(lambda: load(tmp_path, f"schema = 1\nextends = 'base.toml'\n{resource}"))
+    assert (problem.code, problem.line, problem.path) == ("repeated", 3, str(tmp_path / "r.toml"))
+    assert problem.message == f"tokenizer.json of text is given already, by {base}:2"
+    load(tmp_path, f"schema = 1\nextends = 'base.toml'\n{resource.replace('text', 'vision')}")
 
 
 def test_a_path_is_relative_to_the_file_that_says_it(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_quantizing_again_needs_the_flag(tmp_path: Path) -> None:
     assert placed(problems) == [("requantize", 7, 10), ("requantize", 7, 10)]
     assert problems[0].message == (
         "a: stored as Q8_0; grouped_absmax would quantize its decoded values once more: "
-        "pass --requantize if that is meant"
+        "say requantize = true, or pass --requantize, if that is meant"
     )
     text = f"{HEAD}[[assign]]\nselect = '*'\nformat = 'q4_g64_fp16'\n"
     assert formats(solve(tmp_path, text, parameters, requantize=True)) == dict.fromkeys("ab", "q4_g64_fp16")

@@ -1,0 +1,354 @@
+"""From the fields that assigns decide to formats, methods and layouts that go together (recipes.md, Deciding)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from ninfer_convert.errors import printable, unknown
+from ninfer_convert.formats import FORMATS
+from ninfer_convert.formats.stored import stored_type
+from ninfer_convert.layouts import Tensor, get_layout, usual_layout
+from ninfer_convert.methods import METHODS, usual_method
+from ninfer_convert.methods.imported import IMPORT_ENCODED
+from ninfer_convert.recipe.keys import BACK_REFERENCE, CALLABLE
+from ninfer_convert.recipe.schema import AUTO
+from ninfer_convert.recipe.selection import Subject, rows_and_columns
+
+if TYPE_CHECKING:
+    from ninfer_convert.formats import Format
+    from ninfer_convert.layouts import Layout
+    from ninfer_convert.methods import Method
+    from ninfer_convert.recipe.complaints import Complaints
+    from ninfer_convert.recipe.deciding import Region, Verdict
+    from ninfer_convert.recipe.model import Place, Recipe
+    from ninfer_convert.values import Shape
+
+ALWAYS_REFUSED = "refuse"
+"""`non_finite` of every format but the direct ones."""
+
+Locate = Callable[[Subject, "str | None", "str | None"], "Subject | str"]
+"""`locate(parameter, source, tensor)`: the parameter as it is read from another source (None: the main one) and from
+the tensor of that name (None: its own there); or a sentence that says why it cannot be."""
+
+
+def nowhere_else(parameter: Subject, source: str | None, tensor: str | None) -> str:
+    """A `Locate` for checkpoints that stand alone."""
+    return "cannot be read from elsewhere"
+
+
+_SPELLED = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a region is stored as, before the object is looked at; equal choices side by side are one object.
+
+    `subject` is the parameter where its values are read. `misfit` is the format to take where the layout cannot hold
+    the object, `instead_of` the one for which this was taken.
+    """
+
+    subject: Subject = field(compare=False)
+    rows: tuple[int, int] | None = field(compare=False)
+    verdict: Verdict = field(compare=False)
+    format: Format
+    layout: Layout
+    method: str
+    parameters: Mapping[str, Any]
+    non_finite: str
+    source: str | None
+    tensor: str | None
+    transpose: bool
+    misfit: str | None
+    instead_of: str | None = None
+
+    @property
+    def shape(self) -> Shape:
+        """The logical shape of the region."""
+        shape = self.subject.shape
+        return part_of(swapped(shape) if self.transpose else shape, self.rows)
+
+    @property
+    def divisors(self) -> Sequence[float]:
+        """The weight divisors of the region."""
+        return divisors_of(self.subject, self.rows)
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Makes the choices of parameters; what does not go together becomes a complaint.
+
+    `sources` are the names that were given, beside the main one.
+    """
+
+    recipe: Recipe
+    complaints: Complaints
+    allow_code: bool
+    requantize: bool
+    sources: Collection[str]
+    locate: Locate
+    defaulted: dict[str, set[str]] = field(default_factory=dict)
+    """Names of the parameters that took a `[defaults]` entry, by stored type."""
+
+    def of(self, subject: Subject, regions: Sequence[Region]) -> list[Choice] | None:
+        """One for each object of a parameter, in row order; None where something is wrong with any."""
+        if 0 in subject.shape:
+            sentence = f"shape {list(subject.shape)} has no elements and cannot be stored; leave it out with [[skip]]"
+            self.complaints.add(self.complaints.nowhere, "zero-elements", sentence, subject.name)
+            return None
+        stored = stored_type(subject.stored)
+        if stored.kind == "opaque":
+            sentence = f"stored as {stored.described}, which cannot be converted; leave it out with [[skip]]"
+            self.complaints.add(self.complaints.nowhere, "opaque-type", sentence, subject.name)
+            return None
+        choices = [self._choose(subject, region) for region in regions]
+        if None in choices:
+            return None
+        joined = list(_joined(choice for choice in choices if choice))
+        return joined if len(joined) > 1 else [replace(joined[0], rows=None)]
+
+    def instead(self, choice: Choice) -> Choice | None:
+        """What is stored where the layout cannot hold the object of a choice that names a `misfit` format."""
+        format = FORMATS[choice.misfit or ""]
+        method = self._method(choice.subject, format, {}, choice.verdict, "misfit")
+        if method is None or not self._may_quantize(choice.subject, method, choice.verdict, "misfit"):
+            return None
+        return replace(
+            choice,
+            format=format,
+            layout=usual_layout(format.name),
+            method=method.name,
+            parameters={},
+            non_finite=_non_finite(format, choice.verdict),
+            misfit=None,
+            instead_of=choice.format.name,
+        )
+
+    def place(self, verdict: Verdict, *fields: str) -> Place:
+        """Where the first of these fields that an assign decides is given."""
+        for name in fields:
+            if name in verdict:
+                return verdict[name].places[name]
+        return self.complaints.nowhere
+
+    def _choose(self, parameter: Subject, region: Region) -> Choice | None:
+        verdict = region.verdict
+        said = {key: assign.says[key] for key, assign in verdict.items()}
+        source, tensor = said.get("source"), _tensor_name(parameter, verdict)
+        subject = self._located(parameter, source, tensor, verdict)
+        if subject is None or not self._may_transpose(subject, region):
+            return None
+        format = FORMATS[said["format"]] if "format" in said else self._untouched(subject, region)
+        method = format and self._method(subject, format, said, verdict, "format")
+        layout = format and self._layout(format, said, verdict)
+        if not (format and method and layout):
+            return None
+        transpose = said.get("transpose", False)
+        if transpose and method is IMPORT_ENCODED:
+            sentence = f"transpose moves values, and {method.name} copies encoded words as they stand"
+            self.complaints.add(self.place(verdict, "transpose"), "transpose", sentence, subject.name)
+            return None
+        parameters = said.get("parameters", {})
+        if not self._takes(method, parameters, verdict):
+            return None
+        if not self._may_quantize(subject, method, verdict, "method", "format"):
+            return None
+        return Choice(
+            subject,
+            region.rows,
+            verdict,
+            format,
+            layout,
+            method.name,
+            parameters,
+            _non_finite(format, verdict),
+            source,
+            tensor,
+            transpose,
+            said.get("misfit"),
+        )
+
+    def _located(self, parameter: Subject, source: str | None, tensor: str | None, verdict: Verdict) -> Subject | None:
+        """The parameter where its values are read."""
+        if source is None and tensor is None:
+            return parameter
+        if source is not None and source not in self.sources:
+            sentence = f"source {printable(source)} is not given: pass --source {printable(source)}=PATH"
+            self.complaints.add(self.place(verdict, "source"), "source-not-given", sentence)
+            return None
+        found = self.locate(parameter, source, tensor)
+        if isinstance(found, str):
+            sentence = found
+        elif parameter.shape in (found.shape, swapped(found.shape)):
+            return found
+        else:
+            sentence = f"has shape {list(found.shape)} there, not {list(parameter.shape)}"
+        self.complaints.add(self.place(verdict, "tensor", "source"), "source-tensor", sentence, parameter.name)
+        return None
+
+    def _may_transpose(self, subject: Subject, region: Region) -> bool:
+        verdict = region.verdict
+        if "transpose" not in verdict or not verdict["transpose"].says["transpose"]:
+            return True
+        if len(subject.shape) < 2:
+            sentence = f"transpose swaps the last two axes, and rank {len(subject.shape)} has fewer"
+        elif region.rows is not None:
+            sentence = "transpose is about a whole parameter, and rows cut this one"
+        else:
+            return True
+        self.complaints.add(self.place(verdict, "transpose"), "transpose", sentence, subject.name)
+        return False
+
+    def _untouched(self, subject: Subject, region: Region) -> Format | None:
+        """The format where no assign gives one."""
+        if subject.direct is not None:
+            return FORMATS[subject.direct]
+        stored = stored_type(subject.stored)
+        kept = subject.identical
+        if kept is not None and (not stored.quantized or _holds(FORMATS[kept], subject, region.rows)):
+            return FORMATS[kept]
+        default = self.recipe.defaults.get(stored.name)
+        if default is not None:
+            self.defaulted.setdefault(stored.name, set()).add(subject.name)
+            return FORMATS[default]
+        target = "int32" if stored.kind in ("integer", "bool") else "bf16" if stored.quantized else "fp32"
+        sentence = (
+            f"no assign gives a format, and none keeps what is stored as {stored.name}; "
+            f'add {stored.name} = "{target}" under [defaults], or assign one'
+        )
+        self.complaints.add(self.complaints.nowhere, "no-default", sentence, subject.name)
+        return None
+
+    def _method(
+        self, subject: Subject, format: Format, said: Mapping[str, Any], verdict: Verdict, by: str
+    ) -> Method | None:
+        """The method that is said, or the usual one of the format that the field `by` gives."""
+        if "method" not in said:
+            usual = usual_method(format.name, subject.exact)
+            if usual is None:
+                sentence = f"no built-in method makes {format.name} from values"
+                self.complaints.add(self.place(verdict, by), "no-method", sentence, subject.name)
+            return usual
+        name = said["method"]
+        place = self.place(verdict, "method")
+        if CALLABLE.fullmatch(name) and not self.allow_code:
+            sentence = f"method {name} runs the recipe's own code: pass --allow-code"
+            self.complaints.add(place, "code-not-allowed", sentence)
+            return None
+        method = METHODS.get(name)
+        if method is None:
+            self.complaints.add(place, "unknown-method", unknown("method", name, METHODS))
+        elif format.name not in method.formats:
+            made = ", ".join(method.formats)
+            self.complaints.add(place, "method-format", f"method {name} does not make {format.name}; it makes {made}")
+            return None
+        return method
+
+    def _layout(self, format: Format, said: Mapping[str, Any], verdict: Verdict) -> Layout | None:
+        name = said.get("layout", AUTO)
+        if name == AUTO:
+            return usual_layout(format.name)
+        layout = get_layout(name)
+        if format.name not in layout.formats:
+            sentence = layout.misfit(Tensor(format, (1, 1))) or ""
+            self.complaints.add(self.place(verdict, "layout"), "layout-format", sentence)
+            return None
+        return layout
+
+    def _takes(self, method: Method, parameters: Mapping[str, Any], verdict: Verdict) -> bool:
+        """Whether the method takes these parameters."""
+        sentences = [_refused(method, name, value) for name, value in parameters.items()]
+        for sentence in filter(None, sentences):
+            self.complaints.add(self.place(verdict, "parameters"), "bad-parameter", sentence)
+        return not any(sentences)
+
+    def _may_quantize(self, subject: Subject, method: Method, verdict: Verdict, *fields: str) -> bool:
+        """Whether values that are decoded from codes, if these are, may be quantized again."""
+        if not (method.quantizes and stored_type(subject.stored).quantized) or self.requantize:
+            return True
+        if "requantize" in verdict and verdict["requantize"].says["requantize"]:
+            return True
+        sentence = (
+            f"stored as {subject.stored}; {method.name} would quantize its decoded values once more: "
+            "say requantize = true, or pass --requantize, if that is meant"
+        )
+        self.complaints.add(self.place(verdict, *fields), "requantize", sentence, subject.name)
+        return False
+
+
+def part_of(shape: Shape, rows: tuple[int, int] | None) -> Shape:
+    """The shape of rows [begin, end) of the first axis, of the whole for None."""
+    return shape if rows is None else (rows[1] - rows[0], *shape[1:])
+
+
+def swapped(shape: Shape) -> Shape:
+    """The shape with its last two axes swapped, where it has two."""
+    return (*shape[:-2], *reversed(shape[-2:]))
+
+
+def folded(format: Format, shape: Shape) -> Shape:
+    """The shape of the object that holds a region of this shape: banks become rows (recipes.md, Ranks)."""
+    return shape if format.category == "direct" else rows_and_columns(shape)
+
+
+def has_rank(format: Format, shape: Shape) -> bool:
+    """Whether a format takes this rank: the direct ones any, the others matrices and banks."""
+    return format.category == "direct" or len(shape) in (2, 3)
+
+
+def divisors_of(subject: Subject, rows: tuple[int, int] | None) -> Sequence[float]:
+    """The weight divisors of rows [begin, end) of the first axis, of the whole for None."""
+    divisors = subject.divisors
+    if rows is None or len(divisors) < 2:
+        return divisors
+    begin, end = (row * len(divisors) // subject.shape[0] for row in rows)
+    return divisors[begin:end]
+
+
+def _holds(format: Format, subject: Subject, rows: tuple[int, int] | None) -> bool:
+    """Whether the format's layout can store a region of a parameter's own words."""
+    shape = part_of(subject.shape, rows)
+    divisors = divisors_of(subject, rows)
+    tensor = Tensor(format, folded(format, shape), len(divisors) if len(set(divisors)) > 1 else 1)
+    return has_rank(format, shape) and usual_layout(format.name).misfit(tensor) is None
+
+
+def _non_finite(format: Format, verdict: Verdict) -> str:
+    if format.category != "direct":
+        return ALWAYS_REFUSED
+    return str(verdict["non_finite"].says["non_finite"]) if "non_finite" in verdict else "warn"
+
+
+def _tensor_name(parameter: Subject, verdict: Verdict) -> str | None:
+    """The tensor that is said, with what the stars of the assign's glob take for its references."""
+    if "tensor" not in verdict:
+        return None
+    assign = verdict["tensor"]
+    captured = assign.select[0].glob.captures(parameter.name) or ()
+    return BACK_REFERENCE.sub(lambda reference: captured[int(reference[1]) - 1], assign.says["tensor"])
+
+
+def _refused(method: Method, name: str, value: Any) -> str | None:
+    """Why a method does not take a parameter."""
+    expected = method.parameters.get(name)
+    if expected is None and method.parameters:
+        return unknown(f"parameter of {method.name}", name, method.parameters)
+    if expected is None:
+        return f"{method.name} takes no parameters, and {name} is one"
+    if type(value) is expected or (expected is float and type(value) is int):
+        return None
+    return f"parameter {name} of {method.name} must be {_SPELLED[expected]}"
+
+
+def _joined(choices: Iterable[Choice]) -> Iterator[Choice]:
+    before: Choice | None = None
+    for choice in choices:
+        if before is not None and before == choice and before.rows and choice.rows:
+            before = replace(before, rows=(before.rows[0], choice.rows[1]))
+            continue
+        if before is not None:
+            yield before
+        before = choice
+    if before is not None:
+        yield before
