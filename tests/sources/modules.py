@@ -43,14 +43,14 @@ def nvfp4(codes: Sequence[int] = (4, 16), scales: Sequence[int] = (4, 2)) -> dic
     }
 
 
-def numbers(dtype: str, shape: Sequence[int], *values: float) -> Member:
+def numbers(dtype: str, shape: Sequence[int], *values: float) -> oracle.Tensor:
     """A tensor of these numbers; one number fills it."""
     kinds = {"F32": "f", "F16": "e", "I64": "q", "I32": "i", "U8": "B"}
     count = prod(shape)
     return dtype, shape, struct.pack(f"<{count}{kinds[dtype]}", *(values * count)[:count])
 
 
-def nf4_state(**members: Any) -> Member:
+def nf4_state(**members: Any) -> oracle.Tensor:
     """The tensor that holds the state of a bitsandbytes weight as JSON."""
     text = json.dumps({"quant_type": "nf4", "blocksize": 64, "dtype": "bfloat16", **members}).encode()
     return "U8", (len(text),), text

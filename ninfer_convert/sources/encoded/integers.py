@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ninfer_convert.sources.encoded.base import groups
-from ninfer_convert.sources.encoded.scaled import ColumnGroups, ScaledWeight, signed, unsigned
+from ninfer_convert.sources.encoded.scaled import ColumnGroups, ScaledWeight, signed, times, unsigned
 from ninfer_convert.sources.encoded.weight import group_index
 
 if TYPE_CHECKING:
@@ -80,10 +80,8 @@ class PairedIntegers(ScaledWeight):
 
     def decode(self, begin: int, end: int) -> NDArray[np.float32]:
         """code * scale, rounded once, then times what the runtime applies."""
-        import numpy as np
-
         values = super().decode(begin, end)
-        return values if self.before is None else values * self.scales(self.before).astype(np.float32)
+        return values if self.before is None else times(values, self.scales(self.before))
 
     def read_codes(self, begin: int, end: int) -> NDArray[np.uint8]:
         import numpy as np

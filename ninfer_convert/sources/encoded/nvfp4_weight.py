@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ninfer_convert.formats.nvfp4 import NVFP4
-from ninfer_convert.sources.encoded.scaled import ColumnGroups, decode_rows, e2m1, e4m3
+from ninfer_convert.sources.encoded.scaled import ColumnGroups, decode_rows, e2m1, e4m3, times
 from ninfer_convert.sources.encoded.weight import EncodedWeight
 from ninfer_convert.sources.labels import label
 from ninfer_convert.sources.reciprocals import is_divisor, reciprocal
@@ -78,7 +78,7 @@ class Nvfp4Weight(EncodedWeight):
         values = decode_rows(
             words.codes, e2m1(), scales, np.arange(end - begin), ColumnGroups.even(self.columns, NVFP4.group)
         )
-        return values if self.before is None else values * self.scales(self.before).astype(np.float32)
+        return values if self.before is None else times(values, self.scales(self.before))
 
     def words(self, format: str, begin: int, end: int) -> Words:
         """Rows [begin, end) bit for bit, each with the divisor of its own matrix."""

@@ -114,6 +114,15 @@ def decode_rows(
     return out
 
 
+def times(values: NDArray[np.float32], factors: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Values [rows, K], each times the binary32 factor of its column."""
+    import numpy as np
+
+    with np.errstate(over="ignore", under="ignore"):
+        scaled: NDArray[np.float32] = values * factors.astype(np.float32)
+    return scaled
+
+
 @cache
 def signed(bits: int) -> NDArray[np.float64]:
     """Two's complement codes of so many bits."""
