@@ -82,9 +82,9 @@ class StoredTensor:
         return None
 
     @property
-    def companions(self) -> Mapping[str, str]:
-        """Tensors that are read with this one and are no weights themselves: name -> what it is."""
-        return {}
+    def companions(self) -> tuple[str, ...]:
+        """Names of tensors that are read with this one and are no weights themselves."""
+        return ()
 
     def read(self, begin: int, end: int) -> NDArray[np.uint8]:
         """Bytes [begin, end) of the tensor as a fresh uint8 array; IndexError where they are not its own."""

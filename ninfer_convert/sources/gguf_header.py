@@ -19,6 +19,10 @@ from ninfer_convert.sources.labels import label
 if TYPE_CHECKING:
     from ninfer_convert.values import Shape
 
+MAGIC = b"GGUF"
+VERSION = 3
+"""The newest version of the format."""
+
 MAX_HEADER = 256 << 20
 """Longest header that is read, in bytes."""
 
@@ -98,6 +102,21 @@ def read_header(path: Path, shown: str) -> Header:
             if not rest:
                 raise SourceError(_incomplete(len(data), size, shown))
             data += rest
+
+
+def parse_section(section: bytes, shown: str) -> Header:
+    """The header of which `section` was kept (`Header.section`); errors call it `shown`.
+
+    Raises SourceError as `read_header` does.
+    """
+    data = MAGIC + _U32.pack(VERSION) + section
+    try:
+        return _parse(data, len(data))
+    except _Fault as fault:
+        code, message = fault.problem
+    except (struct.error, OverflowError):
+        code, message = "truncated", "is cut off"
+    raise SourceError(Problem(code, message, path=shown))
 
 
 def _incomplete(length: int, size: int, shown: str) -> Problem:

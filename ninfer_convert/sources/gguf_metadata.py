@@ -131,3 +131,9 @@ class Metadata(Mapping[str, Value]):
     def type(self, key: str) -> str:
         """The name of the type of the key's value."""
         return NAMES[self._entries[key][0]]
+
+    def stored(self, key: str) -> bytes:
+        """The key, its type and its value as they stand in the header."""
+        kind, at = self._entries[key]
+        begin = at - SCALARS[UINT32].size - len(key.encode()) - _U64.size
+        return self._data[begin : skip(self._data, kind, at)]

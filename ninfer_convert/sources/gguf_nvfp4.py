@@ -40,10 +40,8 @@ class ScaledNvfp4(BlockTensor):
         return (*super().origins, *(self.factor.origins if self.factor else ()))
 
     @property
-    def companions(self) -> Mapping[str, str]:
-        factor = {self.factor.name: "factor of an NVFP4 weight, read with it"} if self.factor else {}
-        activation = {self.activation.name: "activation scale of an NVFP4 weight"} if self.activation else {}
-        return {**factor, **activation}
+    def companions(self) -> tuple[str, ...]:
+        return tuple(scale.name for scale in (self.factor, self.activation) if scale)
 
     @property
     def encoding(self) -> Encoding:

@@ -424,6 +424,8 @@ def test_scales_of_a_key_value_cache_are_skipped(tmp_path: Path) -> None:
     }
     found = classified(tmp_path, tensors)
     assert found.skipped == {"scale of a key/value cache": tuple(tensors)[:2]}
+    names = "layers.0.self_attn.k_scale, layers.0.self_attn.v_proj.v_scale"
+    assert found.notes == (f"2 tensors left out, scale of a key/value cache: {names}",)
     assert found.plain == ("layers.0.self_attn.v_proj.weight",)
     assert found.problems(open_checkpoint(tmp_path)) == []
 

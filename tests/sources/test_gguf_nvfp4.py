@@ -78,11 +78,12 @@ def test_scales_are_no_weights_of_their_own(tmp_path: Path) -> None:
     checkpoint = opened(tmp_path, beside)
     assert set(checkpoint.tensors) == {NAME, *(tensor.name for tensor in beside)}
     classification = classify(checkpoint, None)
-    assert classification.plain == (NAME, "blk.1.norm.scale")
-    assert classification.skipped == {
-        "factor of an NVFP4 weight, read with it": ("blk.0.ffn_down.scale",),
-        "activation scale of an NVFP4 weight": ("blk.0.ffn_down.input_scale",),
-    }
+    assert classification.plain == tuple(classification.sources) == (NAME, "blk.1.norm.scale")
+    assert (classification.skipped, classification.notes) == ({}, ())
+    encoding = classification.sources[NAME].encoding
+    assert encoding is not None
+    assert encoding.divisors == (0.5,)
+    assert (encoding.input_divisor, encoding.activations) == (2.0, {"blk.0.ffn_down.input_scale": (0.5,)})
 
 
 def test_an_activation_scale_alone_changes_no_value(tmp_path: Path) -> None:

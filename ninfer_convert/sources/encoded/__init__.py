@@ -74,7 +74,7 @@ class Classification:
     """Tensors that are no weights, by the reason for which they are left out."""
     plain: tuple[str, ...]
     notes: tuple[str, ...]
-    """Warnings of one line each: where config and tensors differ and the tensors are believed."""
+    """Warnings of one line each: where config and tensors differ and the tensors are believed; what is left out."""
     refused_method: str
     """A quant_method that is never read, where the config names one; else ""."""
     sources: Mapping[str, Source]
@@ -128,11 +128,9 @@ def classify(checkpoint: Checkpoint, config: Mapping[str, Any] | None) -> Classi
     modules: list[EncodedModule] = []
     for module in _modules(checkpoint.tensors):
         modules += _recognise(module, declared)
+    companions = {name for tensor in checkpoint.tensors.values() for name in tensor.companions}
+    taken = companions.union(*(module.tensors for module in modules))
     skipped: dict[str, list[str]] = {}
-    for tensor in checkpoint.tensors.values():
-        for name, what in tensor.companions.items():
-            skipped.setdefault(what, []).append(name)
-    taken = {name for names in (*(module.tensors for module in modules), *skipped.values()) for name in names}
     orphans: dict[str, list[str]] = {}
     plain: list[str] = []
     for name in checkpoint.tensors:
@@ -153,9 +151,9 @@ def classify(checkpoint: Checkpoint, config: Mapping[str, Any] | None) -> Classi
         {companion: tuple(names) for companion, names in orphans.items()},
         {reason: tuple(names) for reason, names in skipped.items()},
         tuple(plain),
-        tuple(_differences(modules, declared)),
+        (*_differences(modules, declared), *_left_out(skipped)),
         declared.method if declared.refused else "",
-        dict(_sources(checkpoint.tensors, modules, {name for names in skipped.values() for name in names})),
+        dict(_sources(checkpoint.tensors, modules, companions.union(*skipped.values()))),
     )
 
 
@@ -215,6 +213,11 @@ def _recognise(module: Module, declared: Declaration) -> list[EncodedModule]:
             module = Module(module.name, left)
         found += new
     return found
+
+
+def _left_out(skipped: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    for reason, names in skipped.items():
+        yield f"{counted(len(names), 'tensor')} left out, {reason}: {some(names)}"
 
 
 def _differences(modules: Sequence[EncodedModule], declared: Declaration) -> Iterator[str]:
