@@ -1,11 +1,75 @@
 """What a checkpoint's tensors mean: logical parameters, a component's config, its resources.
 
-An architecture decides names, shapes and direct formats; it reads no weight and chooses no format of a recipe.
+An architecture decides names, shapes, direct formats, uses and candidate groups; it reads no weight and chooses no
+format of a recipe.
 """
 
-from ninfer_convert.architectures.base import Component, Model, Parameter, Resource
+from __future__ import annotations
 
-ARCHITECTURES = ("generic",)
-"""Every architecture a recipe may name beside "auto"."""
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["ARCHITECTURES", "Component", "Model", "Parameter", "Resource"]
+from ninfer_convert.architectures.base import Architecture, Component, Importance, Model, Parameter, Request, Resource
+from ninfer_convert.architectures.generic import GENERIC
+from ninfer_convert.architectures.llama import LLAMA
+from ninfer_convert.architectures.qwen3_5 import QWEN3_5
+from ninfer_convert.errors import Problem, RecipeError, SourceError, printable, unknown
+
+if TYPE_CHECKING:
+    from ninfer_convert.sources.base import Checkpoint
+
+AUTO = "auto"
+
+ARCHITECTURES = MappingProxyType(
+    {architecture.name: architecture for architecture in (GENERIC, LLAMA, QWEN3_5)},
+)
+"""Every architecture that a recipe may name beside AUTO."""
+
+
+def choose(name: str, checkpoint: Checkpoint, config: Mapping[str, Any] | None) -> Architecture:
+    """The architecture that a recipe names; for AUTO the one that config.json's `architectures` means, else generic.
+
+    `config` is config.json's object, None where there is none. Raises RecipeError for a name that is not known,
+    SourceError where the checkpoint is not of the architecture that is named.
+    """
+    classes = _classes(config)
+    if name == AUTO:
+        automatic = [each for each in ARCHITECTURES.values() if each.automatic and checkpoint.kind == "safetensors"]
+        return next((each for each in automatic if _means(each, classes)), GENERIC)
+    if name not in ARCHITECTURES:
+        raise RecipeError(Problem("unknown-architecture", unknown("architecture", name, (AUTO, *ARCHITECTURES))))
+    chosen = ARCHITECTURES[name]
+    if not chosen.classes:
+        return chosen
+    if checkpoint.kind != "safetensors":
+        message = f'is a GGUF file, and {name} is read from safetensors only; architecture = "generic" converts it'
+        raise SourceError(Problem("other-architecture", message, path=checkpoint.shown))
+    if not _means(chosen, classes):
+        found = f"names {', '.join(map(printable, classes))}" if classes else "names none"
+        message = f"architectures {found}, but {name} is one of {', '.join(chosen.classes)}"
+        raise SourceError(Problem("other-architecture", message, path=checkpoint.shown_beside("config.json")))
+    return chosen
+
+
+def _classes(config: Mapping[str, Any] | None) -> list[str]:
+    classes = (config or {}).get("architectures")
+    return [name for name in classes if isinstance(name, str)] if isinstance(classes, list) else []
+
+
+def _means(architecture: Architecture, classes: list[str]) -> bool:
+    return any(name in architecture.classes for name in classes)
+
+
+__all__ = [
+    "ARCHITECTURES",
+    "AUTO",
+    "Architecture",
+    "Component",
+    "Importance",
+    "Model",
+    "Parameter",
+    "Request",
+    "Resource",
+    "choose",
+]

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ninfer_convert.errors import Problem, RecipeError, unknown
+
 if TYPE_CHECKING:
-    from ninfer_convert.errors import Problem
+    from ninfer_convert.sources.base import Checkpoint
+    from ninfer_convert.sources.views import Runs
     from ninfer_convert.values import Shape, Source
+
+
+@dataclass(frozen=True)
+class Importance:
+    """Where an importance matrix keeps what a parameter's columns weigh.
+
+    `entry` is llama.cpp's name of a tensor, `expert` the vector of a bank of them. `columns` are the runs of that
+    vector that stand one after the other in the parameter's own columns; () where all stand alike.
+    """
+
+    entry: str
+    expert: int | None = None
+    columns: Runs = ()
 
 
 @dataclass(frozen=True)
@@ -16,13 +32,16 @@ class Parameter:
     """A logical parameter.
 
     `direct` is the format the architecture gives it where no assign speaks (None: its stored words);
-    `locked` says why it takes no other format (None: it may).
+    `locked` says why it takes no other format (None: it may). `uses` are the paths of its inputs, in order; none for
+    what is no projection.
     """
 
     name: str
     source: Source
     direct: str | None = None
     locked: str | None = None
+    uses: tuple[str, ...] = ()
+    importance: Importance | None = None
 
     @property
     def shape(self) -> Shape:
@@ -81,4 +100,72 @@ class Model:
     components: tuple[Component, ...]
     parameters: tuple[Parameter, ...]
     resources: tuple[Resource, ...] = ()
+    groups: tuple[tuple[str, ...], ...] = ()
+    """Candidates for one parent object each, in the order in which they are tried; names in the order of its rows."""
+    passed_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Tensors that are no part of the artifact, by the reason."""
+    unbindable: str | None = None
+    """Why no engine binds such an artifact today, None where one does."""
     warnings: tuple[Problem, ...] = ()
+
+
+def _no_reason(name: str) -> None:
+    return None
+
+
+def _unchanged(names: Sequence[str]) -> Mapping[str, str]:
+    return {name: name for name in names}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a recipe and its options ask of an architecture, beside formats.
+
+    `components` None are all that the checkpoint holds and the architecture knows; `resources` stand in for the files
+    of their roles. `skips` gives the reason for which a tensor need not have a parameter, None for most; `rename` is
+    for an architecture that has no names of its own.
+    """
+
+    components: tuple[str, ...] | None = None
+    resources: tuple[Resource, ...] = ()
+    skips: Callable[[str], str | None] = _no_reason
+    rename: Callable[[Sequence[str]], Mapping[str, str]] = _unchanged
+
+
+Build = Callable[["Checkpoint", "Mapping[str, Any] | None", "Mapping[str, Source]", Request], Model]
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """One way to see a checkpoint, see `architectures.ARCHITECTURES`.
+
+    `classes` are the names in config.json's `architectures` that mean it; `components` what it can make an artifact of.
+    `automatic`: a checkpoint of these classes takes it unasked; not so where no engine binds its artifacts yet, and the
+    generic one, which takes any tensors, serves a user better.
+    """
+
+    name: str
+    make: Build
+    classes: tuple[str, ...] = ()
+    components: tuple[str, ...] = ("text",)
+    automatic: bool = True
+
+    def build(
+        self,
+        checkpoint: Checkpoint,
+        config: Mapping[str, Any] | None,
+        sources: Mapping[str, Source],
+        request: Request,
+    ) -> Model:
+        """The model in a checkpoint; `config` is config.json's object, `sources` its tensors and encoded weights.
+
+        Raises SourceError with everything that is wrong with config, tensors and resources, RecipeError for a
+        component that is not known.
+        """
+        unknowns = [name for name in request.components or () if name not in self.components]
+        if unknowns:
+            raise RecipeError(
+                Problem("unknown-component", unknown(f"component of {self.name}", name, self.components))
+                for name in unknowns
+            )
+        return self.make(checkpoint, config, sources, request)

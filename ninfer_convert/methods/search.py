@@ -24,7 +24,7 @@ class GroupedSearch:
 
     name: str = "grouped_search"
     formats: tuple[str, ...] = GROUPED
-    parameters: Mapping[str, type] = field(default_factory=lambda: {"negative_scales": bool})
+    parameters: Mapping[str, type] = field(default_factory=lambda: {"imatrix": str, "negative_scales": bool})
     quantizes: bool = True
 
     def refusal(self, source: Source, format: Format, parameters: Mapping[str, Any]) -> str | None:

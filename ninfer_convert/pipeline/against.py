@@ -14,7 +14,7 @@ from ninfer_convert.errors import ArtifactError, printable
 from ninfer_convert.layouts import TENSOR_ALIGNMENT, Segment
 from ninfer_convert.pipeline.differences import Difference
 from ninfer_convert.pipeline.pieces import Piece, cut
-from ninfer_convert.pipeline.planned import PlannedResource, PlannedTensor
+from ninfer_convert.pipeline.planned import PlannedBytes, PlannedTensor
 from ninfer_convert.pipeline.run import PIECE_BYTES, Progress
 from ninfer_convert.pipeline.threads import for_each
 
@@ -50,7 +50,7 @@ def resource_differences(artifact: Artifact, plan: Plan) -> Iterator[Difference]
     """Resources whose bytes are not those that the plan gives."""
     for planned in plan.objects:
         record = _counterpart(artifact, planned)
-        if isinstance(planned, PlannedResource) and record is not None:
+        if isinstance(planned, PlannedBytes) and record is not None:
             content = np.frombuffer(planned.content, np.uint8)
             yield from _told(record.id, (), _compared(artifact.object_reader(record), (Segment(0, content),)))
 
@@ -91,7 +91,7 @@ def tensor_differences(
     yield from _gaps(artifact)
 
 
-def _counterpart(artifact: Artifact, planned: PlannedTensor | PlannedResource) -> Object | None:
+def _counterpart(artifact: Artifact, planned: PlannedTensor | PlannedBytes) -> Object | None:
     """The artifact's object that is stored as planned, wherever it lies."""
     record = artifact.directory.by_id.get(planned.record.id)
     if record is None or replace(record, offset=0) != replace(planned.record, offset=0):

@@ -1,70 +1,148 @@
-"""Decisions into objects: folding, regions, offsets, bindings (recipes.md, Ranks; qwen35.md 4.3 and 6)."""
+"""Decisions into objects: offsets, parents, regions, bindings, auxiliaries (recipes.md, Ranks; qwen35.md 4.3 and 6)."""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
 from typing import TYPE_CHECKING
 
-from ninfer_convert.container import Binding, Part, ResourceObject, TensorObject
+from ninfer_convert.container import Binding, Part, ResourceObject, TensorObject, Use
 from ninfer_convert.formats import get_format
-from ninfer_convert.layouts import TENSOR_ALIGNMENT, Tensor, get_layout
+from ninfer_convert.layouts import TENSOR_ALIGNMENT, Tensor, get_layout, usual_layout
 from ninfer_convert.methods import get_method
 from ninfer_convert.methods.base import Job
-from ninfer_convert.pipeline.planned import Member, PlannedResource, PlannedTensor
+from ninfer_convert.pipeline.planned import Member, PlannedBytes, PlannedTensor
 from ninfer_convert.sources.views import take_rows
 
 if TYPE_CHECKING:
-    from ninfer_convert.architectures import Parameter, Resource
-    from ninfer_convert.recipe import Piece
-    from ninfer_convert.values import Shape, Source
+    import numpy as np
+    from numpy.typing import NDArray
 
-Objects = tuple[PlannedTensor | PlannedResource, ...]
+    from ninfer_convert.architectures import Resource
+    from ninfer_convert.recipe import Piece, Resolution
+    from ninfer_convert.values import Source
+
+Objects = tuple[PlannedTensor | PlannedBytes, ...]
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Every object with its offset, in payload order, and what parameters and uses make of them."""
+
+    objects: Objects
+    bindings: Mapping[str, Binding]
+    uses: tuple[Use, ...]
 
 
 def place(
     resources: Sequence[Resource],
-    parameters: Mapping[str, Parameter],
-    decisions: Mapping[str, Sequence[Piece]],
-) -> tuple[Objects, dict[str, Binding]]:
-    """Every object with its offset, in payload order, and what each parameter binds to.
+    sources: Mapping[tuple[str, int], Source],
+    resolution: Resolution,
+    importance: Mapping[tuple[str, int], NDArray[np.float64]],
+) -> Placed:
+    """Resources first, then parents, then the other parameters in the order of the decisions, then auxiliaries.
 
-    Resources come first, then the parameters in the order of `decisions`; the pieces of a cut parameter are
+    `sources` are what each piece of a parameter, by name and number, is a region of. The pieces of a cut parameter are
     consecutive objects.
     """
-    objects: list[PlannedTensor | PlannedResource] = []
-    bindings: dict[str, Binding] = {}
-    end = 0
+    payload = _Payload(sources, resolution.decisions, importance)
     for resource in resources:
-        record = ResourceObject(f"resource/{resource.component}/{resource.role}", end, len(resource.content))
-        objects.append(PlannedResource(record, resource.content, resource.origin))
-        end += record.bytes
-    number = 0
-    for name, pieces in decisions.items():
-        source = parameters[name].source
-        ids = []
-        for piece in pieces:
-            offset = -(-end // TENSOR_ALIGNMENT) * TENSOR_ALIGNMENT
-            planned = _tensor(f"weight/{number:06d}", offset, name, source, piece)
-            objects.append(planned)
-            ids.append(planned.record)
-            end = offset + planned.record.bytes
-            number += 1
-        bindings[name] = _bind(source.shape, ids)
-    return tuple(objects), bindings
+        payload.add_resource(resource)
+    bindings: dict[str, Binding] = {}
+    for parent in resolution.groups:
+        tensor = Tensor(get_format(parent.format), parent.shape, parent.divisors)
+        record = payload.add_tensor(tensor, parent.layout, [(name, 0) for name in parent.members])
+        begin = 0
+        for name in parent.members:
+            end = begin + prod(resolution.decisions[name][0].shape)
+            bindings[name] = _bind(sources[name, 0], [(record, begin, end)])
+            begin = end
+    for name, pieces in resolution.decisions.items():
+        if name not in bindings:
+            tensors = [Tensor(get_format(piece.format), piece.shape, piece.divisors) for piece in pieces]
+            records = [
+                payload.add_tensor(tensor, piece.layout, [(name, index)])
+                for index, (tensor, piece) in enumerate(zip(tensors, pieces, strict=True))
+            ]
+            bindings[name] = _bind(sources[name, 0], [(record, 0, record.elements) for record in records])
+    bindings = {name: bindings[name] for name in resolution.decisions}
+    bindings |= {alias.name: bindings[alias.target] for alias in resolution.shares}
+    uses = tuple(
+        Use(
+            use.parameter,
+            use.input,
+            use.activation_policy,
+            {
+                role: bindings[value] if isinstance(value, str) else Binding(payload.add_scalar(value, role))
+                for role, value in use.auxiliaries.items()
+            },
+        )
+        for use in resolution.uses
+    )
+    return Placed(tuple(payload.objects), bindings, uses)
 
 
-def _tensor(id: str, offset: int, name: str, source: Source, piece: Piece) -> PlannedTensor:
-    region = source if piece.rows is None else take_rows(source, *piece.rows)
-    format = get_format(piece.format)
-    layout = get_layout(piece.layout)
-    tensor = Tensor(format, piece.shape, piece.divisors)
-    rows, columns = layout.matrix(tensor.shape)
-    job = Job(region, format, rows, columns, piece.parameters, piece.non_finite)
-    record = TensorObject(id, tensor.shape, format.name, layout.name, offset, layout.size(tensor), tensor.divisors)
-    return PlannedTensor(record, tensor, layout, (Member(name, 0, job, get_method(piece.method), piece.rule),))
+def _bind(source: Source, parts: Sequence[tuple[TensorObject, int, int]]) -> Binding:
+    """The parameter of `source`: the whole of an object of its shape, or elements of objects."""
+    record, begin, end = parts[0]
+    if len(parts) == 1 and end - begin == record.elements and record.shape == source.shape:
+        return Binding(record.id)
+    return Binding(None, tuple(Part(record.id, begin, end) for record, begin, end in parts))
 
 
-def _bind(shape: Shape, records: Sequence[TensorObject]) -> Binding:
-    if len(records) == 1 and records[0].shape == shape:
-        return Binding(object=records[0].id)
-    return Binding(None, tuple(Part(record.id, 0, record.elements) for record in records))
+@dataclass
+class _Payload:
+    """Objects one behind the other, each at the next offset that its alignment allows."""
+
+    sources: Mapping[tuple[str, int], Source]
+    decisions: Mapping[str, Sequence[Piece]]
+    importance: Mapping[tuple[str, int], NDArray[np.float64]]
+    objects: list[PlannedTensor | PlannedBytes] = field(default_factory=list)
+    end: int = 0
+    weights: int = 0
+    auxiliaries: int = 0
+
+    def add_resource(self, resource: Resource) -> None:
+        id = f"resource/{resource.component}/{resource.role}"
+        record = ResourceObject(id, self.end, len(resource.content))
+        self._add(PlannedBytes(record, resource.content, {"file": resource.origin}))
+
+    def add_scalar(self, value: float, role: str) -> str:
+        """A binary32 auxiliary of its own; returns its id."""
+        id = f"auxiliary/{self.auxiliaries:06d}"
+        self.auxiliaries += 1
+        tensor = Tensor(get_format("fp32"), ())
+        layout = usual_layout("fp32")
+        record = TensorObject(id, (), tensor.format.name, layout.name, self._aligned(), layout.size(tensor))
+        self._add(PlannedBytes(record, struct.pack("<f", value), {"auxiliary": role}))
+        return id
+
+    def add_tensor(self, tensor: Tensor, layout_name: str, pieces: Sequence[tuple[str, int]]) -> TensorObject:
+        """An object that these pieces, (parameter, number), fill one behind the other."""
+        layout = get_layout(layout_name)
+        id = f"weight/{self.weights:06d}"
+        self.weights += 1
+        offset, size = self._aligned(), layout.size(tensor)
+        record = TensorObject(id, tensor.shape, tensor.format.name, layout.name, offset, size, tensor.divisors)
+        members: list[Member] = []
+        row = 0
+        for name, number in pieces:
+            piece = self.decisions[name][number]
+            rows, columns = layout.matrix(piece.shape)
+            whole = self.sources[name, number]
+            source = whole if piece.rows is None else take_rows(whole, *piece.rows)
+            importance = self.importance.get((name, number))
+            job = Job(source, tensor.format, rows, columns, piece.parameters, piece.non_finite, importance)
+            members.append(Member(name, row, job, get_method(piece.method), piece.rule))
+            row += rows
+        self._add(PlannedTensor(record, tensor, layout, tuple(members)))
+        return record
+
+    def _aligned(self) -> int:
+        return -(-self.end // TENSOR_ALIGNMENT) * TENSOR_ALIGNMENT
+
+    def _add(self, planned: PlannedTensor | PlannedBytes) -> None:
+        self.objects.append(planned)
+        self.end = planned.record.end

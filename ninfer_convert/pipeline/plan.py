@@ -3,121 +3,200 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ninfer_convert.architectures import generic
-from ninfer_convert.container import Component, Directory
-from ninfer_convert.errors import Problem, RecipeError, SourceError
+from ninfer_convert import container
+from ninfer_convert.architectures import Request, Resource, choose
+from ninfer_convert.container import AUXILIARIES, Directory
+from ninfer_convert.errors import Problem, RecipeError, SourceError, printable, unknown
 from ninfer_convert.formats import get_format
 from ninfer_convert.methods import get_method
 from ninfer_convert.pipeline import provenance
+from ninfer_convert.pipeline.importance import find_importance
+from ninfer_convert.pipeline.inputs import BASE, Inputs, Opened, open_input
 from ninfer_convert.pipeline.objects import place
-from ninfer_convert.pipeline.planned import Plan, Shaping
+from ninfer_convert.pipeline.planned import Plan, Shaping, Twin
+from ninfer_convert.policies import POLICIES
 from ninfer_convert.recipe import load_recipe, resolve
-from ninfer_convert.sources import open_checkpoint
-from ninfer_convert.sources.config import read_config
-from ninfer_convert.sources.encoded import classify
+from ninfer_convert.recipe.resolution import Use
+from ninfer_convert.sources.files import read_whole
 from ninfer_convert.sources.labels import counted, some
+from ninfer_convert.sources.views import transpose
 
 if TYPE_CHECKING:
     from ninfer_convert.architectures import Model, Parameter
+    from ninfer_convert.pipeline.objects import Objects
     from ninfer_convert.recipe import Recipe, Resolution
     from ninfer_convert.sources.base import Checkpoint
-    from ninfer_convert.sources.encoded import Classification
+    from ninfer_convert.values import Source
 
 
 def make_plan(input: str, recipe: str, shaping: Shaping) -> Plan:
     """What converting `input` by `recipe` will write.
 
-    `input` and `recipe` are as a user types them. Raises SourceError for the checkpoint, RecipeError for the recipe
-    and for whatever of the two does not fit; each with every problem that was found.
+    `input` and `recipe` are as a user types them. Raises SourceError for the checkpoint and the other inputs,
+    RecipeError for the recipe and for whatever of the two does not fit; each with every problem that was found.
     """
     loaded = load_recipe(recipe, shaping.overrides)
-    checkpoint = open_checkpoint(input)
-    config = read_config(checkpoint)
-    classification = classify(checkpoint, config)
-    if problems := classification.problems(checkpoint, loaded.skips_tensor, loaded.names_tensor):
-        raise SourceError(problems)
-    model = generic.build(checkpoint, config, classification.sources, loaded.rename)
+    main = open_input(input, loaded, base=shaping.sources.get(BASE))
+    architecture = choose(loaded.architecture, main.checkpoint, main.config)
+
+    def build(opened: Opened) -> Model:
+        return architecture.build(opened.checkpoint, opened.config, opened.classification.sources, request)
+
+    request = _request(main.checkpoint, loaded, shaping)
+    model = build(main)
     if not model.parameters:
-        raise SourceError(Problem("no-tensors", "holds no tensors: nothing to convert", path=checkpoint.shown))
-    resolution = resolve(loaded, model.parameters, allow_code=shaping.allow_code, requantize=shaping.requantize)
-    parameters = {parameter.name: parameter for parameter in model.parameters}
-    if problems := [*_not_carried_out(loaded, resolution), *_refusals(parameters, resolution)]:
+        raise SourceError(Problem("no-tensors", "holds no tensors: nothing to convert", path=main.checkpoint.shown))
+    inputs = Inputs(main, loaded, shaping.sources, build)
+    resolution = resolve(
+        loaded,
+        model.parameters,
+        inputs=_architecture_uses(model),
+        candidates=model.groups,
+        sources=shaping.sources,
+        locate=inputs.locate,
+        allow_code=shaping.allow_code,
+        requantize=shaping.requantize,
+    )
+    sources = _sources(model, resolution, inputs)
+    if problems := [*_refusals(sources, resolution), *_bad_auxiliaries(resolution)]:
         raise RecipeError(problems)
-    return _assemble(checkpoint, classification, loaded, shaping, model, resolution)
+    shapes = {name: source.shape for (name, _), source in sources.items()}
+    importance = find_importance(resolution.decisions, shapes, inputs)
+    placed = place(model.resources, sources, resolution, importance.vectors)
+    directory = Directory(
+        components=_components(model, placed.objects),
+        objects=tuple(planned.record for planned in placed.objects),
+        bindings=placed.bindings,
+        uses=placed.uses,
+        metadata=_metadata(loaded, shaping),
+        provenance=provenance.record(inputs, loaded, shaping, resolution, model, placed, shapes),
+    )
+    notes = (*main.checkpoint.notes, *main.classification.notes)
+    return Plan(
+        checkpoint=main.checkpoint,
+        inputs=tuple(inputs.checkpoints.values()),
+        recipe=loaded,
+        model=model,
+        resolution=resolution,
+        directory=directory,
+        twins=_twins(model, resolution, sources),
+        objects=placed.objects,
+        warnings=(
+            *(Problem("source-note", note, path=main.checkpoint.shown) for note in notes),
+            *_unused_scales(main.checkpoint, directory),
+            *model.warnings,
+            *resolution.warnings,
+            *importance.warnings,
+        ),
+    )
 
 
-def _not_carried_out(recipe: Recipe, resolution: Resolution) -> Iterator[Problem]:
-    """What a recipe decides and a plan does not know how to carry out."""
-    pieces = [piece for found in resolution.decisions.values() for piece in found]
-    asked = {
-        "groups": resolution.groups,
-        "shares": resolution.shares,
-        "uses": resolution.uses,
-        "resources": recipe.resources,
-        "components": recipe.components,
-        "sources": [piece for piece in pieces if piece.source is not None or piece.tensor is not None],
-        "transposition": [piece for piece in pieces if piece.transpose],
-    }
-    for what, found in asked.items():
-        if found:
-            message = f"{what} of a recipe cannot be carried out yet"
-            yield Problem("not-carried-out", message, path=str(recipe.files[-1].path))
+def _request(checkpoint: Checkpoint, recipe: Recipe, shaping: Shaping) -> Request:
+    """What recipe and options ask of the architecture; a role's file is that of the last that gives one."""
+    resources: dict[tuple[str, str], Resource] = {}
+    for table in recipe.resources:
+        content = checkpoint.beside(table.path)
+        if content is None:
+            message = f"there is no {checkpoint.shown_beside(table.path)} for the role {table.role}"
+            raise RecipeError(table.place.problem("no-resource", message))
+        resources[table.component, table.role] = Resource(table.component, table.role, content, Path(table.path).name)
+    for role, path in shaping.resources.items():
+        given = read_whole(Path(path), path)
+        if given is None:
+            raise SourceError(Problem("no-such-file", f"does not exist; it was given for the role {role}", path=path))
+        resources["text", role] = Resource("text", role, given, Path(path).name)
+    return Request(
+        components=shaping.components or recipe.components,
+        resources=tuple(resources.values()),
+        skips=recipe.skip_reason,
+        rename=recipe.rename,
+    )
 
 
-def _refusals(parameters: Mapping[str, Parameter], resolution: Resolution) -> Iterator[Problem]:
-    """What headers and scales show cannot be converted as decided."""
+def _architecture_uses(model: Model) -> list[Use]:
+    """The uses that the architecture knows; a recipe allows more than its least."""
+    return [
+        Use(parameter.name, input, POLICIES[0], {}, None) for parameter in model.parameters for input in parameter.uses
+    ]
+
+
+def _sources(model: Model, resolution: Resolution, inputs: Inputs) -> dict[tuple[str, int], Source]:
+    """What each piece of a decided parameter is a region of, by parameter and number."""
+    parameters = {parameter.name: parameter for parameter in model.parameters}
+    sources = {}
     for name, pieces in resolution.decisions.items():
-        source = parameters[name].source
-        for piece in pieces:
-            reason = get_method(piece.method).refusal(source, get_format(piece.format), piece.parameters)
-            if reason is not None:
-                rule = piece.rule
+        for number, piece in enumerate(pieces):
+            located: Parameter | str = parameters[name]
+            if piece.source is not None or piece.tensor is not None:
+                located = inputs.locate(parameters[name], piece.source, piece.tensor)
+            assert not isinstance(located, str), "resolve has refused what is not to be found"
+            source = located.source
+            sources[name, number] = transpose(source) if piece.transpose else source
+    return sources
+
+
+def _refusals(sources: Mapping[tuple[str, int], Source], resolution: Resolution) -> Iterator[Problem]:
+    """What headers and scales show cannot be converted as decided."""
+    for (name, number), source in sources.items():
+        piece = resolution.decisions[name][number]
+        reason = get_method(piece.method).refusal(source, get_format(piece.format), piece.parameters)
+        if reason is not None:
+            rule = piece.rule
+            yield Problem(
+                "cannot-convert",
+                f"{name}: {reason}",
+                path=rule.path if rule else source.origins[0].file,
+                tensor=name,
+                line=rule.line if rule else None,
+            )
+
+
+def _bad_auxiliaries(resolution: Resolution) -> Iterator[Problem]:
+    """Auxiliaries of a role that no engine knows, or stored in another format than their role's."""
+    for use in resolution.uses:
+        for role, value in use.auxiliaries.items():
+            known = AUXILIARIES.get(role)
+            message = None
+            if known is None:
+                message = unknown("auxiliary role", role, AUXILIARIES)
+            elif isinstance(value, str):
+                formats = {piece.format for piece in resolution.decisions.get(value, ())}
+                if formats and formats != {known.format}:
+                    message = f"{role} is {printable(value)}, stored as {min(formats)}; it must be {known.format}"
+            if message is not None:
+                rule = use.rule
                 yield Problem(
-                    "cannot-convert",
-                    f"{name}: {reason}",
-                    path=rule.path if rule else source.origins[0].file,
-                    tensor=name,
+                    "bad-auxiliary",
+                    f"{printable(use.parameter)}: {message}",
+                    path=rule.path if rule else None,
+                    tensor=use.parameter,
                     line=rule.line if rule else None,
                 )
 
 
-def _assemble(
-    checkpoint: Checkpoint,
-    classification: Classification,
-    recipe: Recipe,
-    shaping: Shaping,
-    model: Model,
-    resolution: Resolution,
-) -> Plan:
-    parameters = {parameter.name: parameter for parameter in model.parameters}
-    objects, bindings = place(model.resources, parameters, resolution.decisions)
-    resources = {
-        component.name: {
-            resource.role: planned.record.id
-            for resource, planned in zip(model.resources, objects, strict=False)
-            if resource.component == component.name
-        }
+def _components(model: Model, objects: Objects) -> dict[str, container.Component]:
+    """Each component's record, with the ids of its resources; these are the first objects, in their order."""
+    ids = [planned.record.id for planned in objects]
+    roles: dict[str, dict[str, str]] = {component.name: {} for component in model.components}
+    for resource, id in zip(model.resources, ids, strict=False):
+        roles[resource.component][resource.role] = id
+    return {
+        component.name: container.Component(component.config, resources=roles[component.name])
         for component in model.components
     }
-    directory = Directory(
-        components={
-            component.name: Component(component.config, resources=resources[component.name])
-            for component in model.components
-        },
-        objects=tuple(planned.record for planned in objects),
-        bindings=bindings,
-        uses=(),
-        files=(),
-        metadata=_metadata(recipe, shaping),
-        provenance=provenance.record(checkpoint, classification, recipe, shaping, resolution, objects, model, bindings),
+
+
+def _twins(model: Model, resolution: Resolution, sources: Mapping[tuple[str, int], Source]) -> tuple[Twin, ...]:
+    """Aliases that the checkpoint holds too, beside what they are bound to."""
+    parameters = {parameter.name: parameter for parameter in model.parameters}
+    return tuple(
+        Twin(alias.name, parameters[alias.name].source, alias.target, sources[alias.target, 0])
+        for alias in resolution.shares
+        if alias.stored
     )
-    notes = tuple(
-        Problem("source-note", note, path=checkpoint.shown) for note in (*checkpoint.notes, *classification.notes)
-    )
-    warnings = (*notes, *_unused_scales(checkpoint, directory), *model.warnings, *resolution.warnings)
-    return Plan(checkpoint, recipe, model, resolution, directory, objects, warnings)
 
 
 def _unused_scales(checkpoint: Checkpoint, directory: Directory) -> Iterator[Problem]:

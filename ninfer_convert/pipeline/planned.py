@@ -5,27 +5,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ninfer_convert.architectures import Model
-    from ninfer_convert.container import Directory, ResourceObject, TensorObject
+    from ninfer_convert.container import Directory, Object, TensorObject
     from ninfer_convert.errors import Problem
     from ninfer_convert.layouts import Layout, Tensor
     from ninfer_convert.methods.base import Job, Method
     from ninfer_convert.recipe import Recipe, Resolution, Rule
     from ninfer_convert.sources.base import Checkpoint
+    from ninfer_convert.values import Source
 
 
 @dataclass(frozen=True)
 class Shaping:
     """The options that shape an artifact's content, beside input and recipe (cli.md).
 
-    `overrides` are `--set` texts; `name` replaces the recipe's public model name.
+    `overrides` are `--set` texts; `name` replaces the recipe's public model name; `sources` are the paths of inputs by
+    the names under [sources]; `components` replace the recipe's; `resources` are paths by role.
     """
 
     overrides: tuple[str, ...] = ()
+    sources: Mapping[str, str] = field(default_factory=dict)
+    components: tuple[str, ...] | None = None
+    resources: Mapping[str, str] = field(default_factory=dict)
     requantize: bool = False
     name: str | None = None
     allow_code: bool = False
@@ -53,28 +59,41 @@ class PlannedTensor:
 
 
 @dataclass(frozen=True)
-class PlannedResource:
-    """A resource object: its bytes, and the name of the file they were read from."""
+class PlannedBytes:
+    """An object whose bytes the plan knows, a resource or an auxiliary; `origin` is what the provenance says of it."""
 
-    record: ResourceObject
+    record: Object
     content: bytes
-    origin: str
+    origin: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Twin:
+    """An alias that the checkpoint holds too: a conversion refuses it where its words are not those of its target."""
+
+    name: str
+    source: Source
+    target: str
+    target_source: Source
 
 
 @dataclass(frozen=True)
 class Plan:
     """What a conversion will write.
 
-    `directory` is complete but for the files table and the digests, which are known only later. `objects` are in
-    the order of their offsets.
+    `inputs` are the checkpoints read beside the main one. `directory` is complete but for the files table and the
+    digests, which are known only later. `twins` are to be compared before anything is written. `objects` are in the
+    order of their offsets.
     """
 
     checkpoint: Checkpoint
+    inputs: tuple[Checkpoint, ...]
     recipe: Recipe
     model: Model
     resolution: Resolution
     directory: Directory
-    objects: tuple[PlannedTensor | PlannedResource, ...]
+    twins: tuple[Twin, ...]
+    objects: tuple[PlannedTensor | PlannedBytes, ...]
     warnings: tuple[Problem, ...] = ()
 
     @property

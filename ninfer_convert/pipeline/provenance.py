@@ -11,34 +11,39 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from ninfer_convert.methods.imported import IMPORT_ENCODED
-from ninfer_convert.pipeline.planned import PlannedResource
+from ninfer_convert.pipeline.importance import PARAMETER as IMATRIX
+from ninfer_convert.pipeline.planned import PlannedBytes
 
 if TYPE_CHECKING:
     from ninfer_convert.architectures import Model
-    from ninfer_convert.container import Binding
-    from ninfer_convert.pipeline.objects import Objects
+    from ninfer_convert.pipeline.inputs import Inputs
+    from ninfer_convert.pipeline.objects import Placed
     from ninfer_convert.pipeline.planned import PlannedTensor, Shaping
     from ninfer_convert.recipe import Recipe, Resolution
-    from ninfer_convert.sources.base import Checkpoint
-    from ninfer_convert.sources.encoded import Classification
+    from ninfer_convert.sources.base import Checkpoint, SourceFile
+    from ninfer_convert.sources.imatrix import ImportanceMatrix
+    from ninfer_convert.values import Shape
 
 ENCODING = 1
 """Changes only when the bytes for the same inputs change."""
 
 
 def record(
-    checkpoint: Checkpoint,
-    classification: Classification,
+    inputs: Inputs,
     recipe: Recipe,
     shaping: Shaping,
     resolution: Resolution,
-    objects: Objects,
     model: Model,
-    bindings: Mapping[str, Binding],
+    placed: Placed,
+    shapes: Mapping[str, Shape],
 ) -> dict[str, Any]:
-    """The directory's `provenance`, but for the digests, which are taken once the payload is written."""
+    """The directory's `provenance`, but for the digests, which are taken once the payload is written.
+
+    `shapes` are the logical ones of the parameters that are stored.
+    """
+    main = inputs.main.checkpoint
+    left_out = {**model.passed_by, **inputs.main.classification.skipped}
     tensors = {parameter.name: [origin.tensor for origin in parameter.source.origins] for parameter in model.parameters}
-    shapes = {parameter.name: parameter.source.shape for parameter in model.parameters}
     return {
         "tool": {"name": "ninfer-convert", "encoding": ENCODING},
         "recipe": {
@@ -46,21 +51,36 @@ def record(
             "files": [{"name": _utf8(file.path.name), "sha256": file.sha256} for file in recipe.files],
         },
         "overrides": {"set": list(recipe.overrides), "requantize": shaping.requantize, "name": shaping.name},
-        "sources": {checkpoint.source: {"files": _files(checkpoint)}},
-        "objects": {planned.record.id: _object(planned) for planned in objects},
+        "sources": {
+            main.source: {"files": _files(main)},
+            **{name: {"files": _files(checkpoint)} for name, checkpoint in inputs.checkpoints.items()},
+            **{
+                matrix.source: {"files": [{**_matrix(matrix), "size": matrix.size}]}
+                for name, matrix in inputs.matrices.items()
+                if name in recipe.sources
+            },
+        },
+        "objects": {planned.record.id: _object(planned, inputs.matrices) for planned in placed.objects},
         "parameters": {
-            name: {"shape": list(shapes[name])} for name, binding in bindings.items() if binding.object is None
+            name: {"shape": list(shapes[name])}
+            for name, binding in placed.bindings.items()
+            if binding.object is None and name in shapes
         },
         "skipped": [
             *({"name": skip.name, "tensors": tensors[skip.name], "reason": skip.reason} for skip in resolution.skipped),
             *(
                 {"name": name, "tensors": [name], "reason": reason}
-                for reason, names in classification.skipped.items()
+                for reason, names in left_out.items()
                 for name in names
             ),
         ],
         "activation_scales": activation_scales(model, resolution),
     }
+
+
+def _matrix(matrix: ImportanceMatrix) -> dict[str, Any]:
+    """A path inside parameters: the file's name and digest."""
+    return {"name": _utf8(os.path.basename(matrix.shown)), "sha256": matrix.sha256}
 
 
 def activation_scales(model: Model, resolution: Resolution) -> dict[str, dict[str, Any]]:
@@ -82,10 +102,16 @@ def activation_scales(model: Model, resolution: Resolution) -> dict[str, dict[st
 
 
 def _files(checkpoint: Checkpoint) -> list[dict[str, Any]]:
-    return [
-        {"name": _utf8(file.path.name), "size": file.size, "header_sha256": file.header_sha256}
+    """Of a split GGUF the resource `gguf_metadata` keeps the first part's order of tensors; the others' stands here."""
+    files: dict[SourceFile, dict[str, Any]] = {
+        file: {"name": _utf8(file.path.name), "size": file.size, "header_sha256": file.header_sha256}
         for file in checkpoint.files
-    ]
+    }
+    if checkpoint.kind == "gguf":
+        for tensor in checkpoint.tensors.values():
+            if tensor.file is not checkpoint.files[0]:
+                files[tensor.file].setdefault("tensors", []).append(tensor.name)
+    return list(files.values())
 
 
 def _utf8(name: str) -> str:
@@ -93,10 +119,10 @@ def _utf8(name: str) -> str:
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
-def _object(planned: PlannedTensor | PlannedResource) -> dict[str, Any]:
+def _object(planned: PlannedTensor | PlannedBytes, matrices: Mapping[str, ImportanceMatrix]) -> dict[str, Any]:
     """What an object was made from; the origins of its members in the order of its rows."""
-    if isinstance(planned, PlannedResource):
-        return {"file": planned.origin}
+    if isinstance(planned, PlannedBytes):
+        return dict(planned.origin)
     members = planned.members
     origins = [origin for member in members for origin in member.job.source.origins]
     made: dict[str, Any] = {
@@ -108,7 +134,10 @@ def _object(planned: PlannedTensor | PlannedResource) -> dict[str, Any]:
     if any(origin.selection for origin in origins):
         made["selections"] = [origin.selection for origin in origins]
     if members[0].job.parameters:
-        made["method_parameters"] = dict(members[0].job.parameters)
+        made["method_parameters"] = {
+            name: _matrix(matrices[value]) if name == IMATRIX else value
+            for name, value in members[0].job.parameters.items()
+        }
     sources = [member.job.source for member in members]
     encodings = [encoding for source in sources if (encoding := source.encoding)]
     if encodings:

@@ -12,7 +12,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ninfer_convert.container import (
     DIGEST_PLACEHOLDER,
@@ -22,10 +24,13 @@ from ninfer_convert.container import (
     remove_leftovers,
     with_digests,
 )
-from ninfer_convert.errors import OutputError, Problem
+from ninfer_convert.errors import OutputError, Problem, SourceError
 from ninfer_convert.pipeline.pieces import Piece, cut
-from ninfer_convert.pipeline.planned import Plan, PlannedResource, PlannedTensor
+from ninfer_convert.pipeline.planned import Plan, PlannedBytes, PlannedTensor
 from ninfer_convert.pipeline.threads import for_each
+
+if TYPE_CHECKING:
+    from ninfer_convert.values import Source
 
 PIECE_BYTES = 8 << 20
 """Bytes of values in a piece, where the memory budget allows it: large enough that Python's share is small."""
@@ -101,13 +106,14 @@ def run(plan: Plan, destination: Path, running: Running, progress: Callable[[Pro
     """
     start = time.monotonic()
     _refuse_inputs(plan, destination)
+    _refuse_different_twins(plan)
     # First of all: parts that a dead run left would give ours other names.
     remove_leftovers(destination)
     files = file_plan(plan, destination, running)
     tally = _Tally(plan.source_bytes, progress)
     with ArtifactWriter(destination, files, force=running.force) as writer:
 
-        def finish(planned: PlannedTensor | PlannedResource) -> None:
+        def finish(planned: PlannedTensor | PlannedBytes) -> None:
             if running.digest:
                 tally.digests[planned.record.id] = writer.digest(planned.record)
 
@@ -120,7 +126,7 @@ def run(plan: Plan, destination: Path, running: Running, progress: Callable[[Pro
                 finish(planned)
 
         for planned in plan.objects:
-            if isinstance(planned, PlannedResource):
+            if isinstance(planned, PlannedBytes):
                 writer.write(planned.record.offset, planned.content)
                 finish(planned)
         for_each(_pieces(plan, running.piece_bytes, tally), write, running.jobs)
@@ -131,10 +137,33 @@ def run(plan: Plan, destination: Path, running: Running, progress: Callable[[Pro
 
 def _refuse_inputs(plan: Plan, destination: Path) -> None:
     """`force` is for an older artifact, never for what is being read."""
-    inputs = [file.path for file in plan.checkpoint.files]
+    inputs = [file.path for checkpoint in (plan.checkpoint, *plan.inputs) for file in checkpoint.files]
     if os.path.exists(destination) and any(os.path.samefile(destination, path) for path in inputs):
         message = "is a file of the checkpoint itself, and is not replaced; choose another name"
         raise OutputError(Problem("is-input", message, path=str(destination)))
+
+
+def _refuse_different_twins(plan: Plan) -> None:
+    """An alias that the checkpoint holds too must hold the words of its target (recipes.md, Share)."""
+    problems = []
+    for twin in plan.twins:
+        if not _same_words(twin.source, twin.target_source):
+            message = f"{twin.name}: its words are not those of {twin.target}, with which [[share]] would bind it"
+            problems.append(Problem("not-shared", message, path=twin.source.origins[0].file, tensor=twin.name))
+    if problems:
+        raise SourceError(problems)
+
+
+def _same_words(a: Source, b: Source) -> bool:
+    if a.stored != b.stored:
+        return False
+    elements = prod(a.shape)
+    step = max(1, PIECE_BYTES // 8)
+    for begin in range(0, elements, step):
+        end = min(begin + step, elements)
+        if a.values(begin, end).array.tobytes() != b.values(begin, end).array.tobytes():
+            return False
+    return True
 
 
 @dataclass

@@ -183,9 +183,9 @@ class Recipe:
         """The logical name of each source name by `[[rename]]`; raises RecipeError."""
         return rename(self.renames, names)
 
-    def skips_tensor(self, name: str) -> bool:
-        """Whether a `[[skip]]` selects what the source calls `name`."""
-        return any(self._selects(skip, name) for skip in self.skips)
+    def skip_reason(self, name: str) -> str | None:
+        """Why what the source calls `name` is left out, by the first `[[skip]]` that selects it; None: it is not."""
+        return next((skip.reason for skip in self.skips if self._selects(skip, name)), None)
 
     def names_tensor(self, name: str) -> bool:
         """Whether an assign selects what the source calls `name` by its exact logical name."""
