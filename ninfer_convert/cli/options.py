@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from fractions import Fraction
 from functools import wraps
 from pathlib import Path
@@ -57,6 +58,29 @@ def _require_recipe(ctx: click.Context, parameter: click.Parameter, value: str |
     return value
 
 
+def _paths_by_name(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """NAME=PATH arguments, each name once."""
+    paths: dict[str, str] = {}
+    for value in values:
+        name, equals, where = value.partition("=")
+        if not (name and equals and where):
+            raise click.BadParameter(f"{value!r} is not {parameter.metavar}")
+        if name in paths:
+            raise click.BadParameter(f"{name!r} is given twice")
+        paths[text(name)] = where
+    return paths
+
+
+def _names(ctx: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+    """Names with commas between them."""
+    if value is None:
+        return None
+    names = tuple(value.split(","))
+    if not all(names) or len(set(names)) < len(names):
+        raise click.BadParameter(f"{value!r} is not a list of different names with commas between them")
+    return names
+
+
 def usable_cores() -> int:
     """Processor cores that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
@@ -82,11 +106,11 @@ def shaping_options(command: Command) -> Command:
     """The options that shape an artifact's content beside input and recipe; the command takes `shaping`."""
 
     @wraps(command)
-    def gathered(overrides: tuple[str, ...], requantize: bool, name: str | None, allow_code: bool, **rest: Any) -> Any:
+    def gathered(**options: Any) -> Any:
         from ninfer_convert.pipeline.planned import Shaping
 
-        shaping = Shaping(overrides=overrides, requantize=requantize, name=name, allow_code=allow_code)
-        return command(shaping=shaping, **rest)
+        shaping = Shaping(**{field.name: options.pop(field.name) for field in fields(Shaping)})
+        return command(shaping=shaping, **options)
 
     return _with(gathered, _SHAPING)
 
@@ -139,6 +163,23 @@ _SHAPING = (
         metavar="SELECT:KEY=VALUE",
         help="Add an assign after the recipe's own; may be repeated.",
     ),
+    click.option(
+        "--source",
+        "sources",
+        multiple=True,
+        metavar="NAME=PATH",
+        callback=_paths_by_name,
+        help="An input that the recipe names under [sources]; base gives config and resources. May be repeated.",
+    ),
+    click.option(
+        "--resource",
+        "resources",
+        multiple=True,
+        metavar="ROLE=PATH",
+        callback=_paths_by_name,
+        help="The file to store as a resource, instead of the checkpoint's own. May be repeated.",
+    ),
+    click.option("--components", metavar="A,B", callback=_names, help="The components, instead of the recipe's."),
     click.option("--name", type=text, help="The model's public name, instead of the recipe's."),
     click.option("--requantize", is_flag=True, help="Quantize values decoded from a quantized source again."),
     click.option("--allow-code", is_flag=True, help="Let the recipe name Python code, and run it."),

@@ -1,0 +1,79 @@
+"""--source, --resource and --components: what is given by name beside INPUT."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import run
+from tests.support import TINY_LLAMA
+
+RECIPE = """schema = 1
+name = "t"
+[sources]
+other = "a second checkpoint"
+[[assign]]
+select = "*q_proj.weight"
+source = "other"
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    path = tmp_path / "t.toml"
+    path.write_text(RECIPE)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--source", "other"], "'other' is not NAME=PATH"),
+        (["--source", "=x"], "'=x' is not NAME=PATH"),
+        (["--source", "other="], "'other=' is not NAME=PATH"),
+        (["--source", "other=a", "--source", "other=b"], "'other' is given twice"),
+        (["--resource", "x"], "'x' is not ROLE=PATH"),
+        (["--components", "text,,mtp"], "is not a list of different names"),
+        (["--components", "text,text"], "is not a list of different names"),
+    ],
+)
+def test_malformed_options_are_wrong_usage(arguments: list[str], message: str, recipe: Path) -> None:
+    done = run("plan", TINY_LLAMA, "-r", recipe, *arguments)
+    assert done.status == 2
+    assert message in done.stderr
+
+
+def test_a_source_is_read(recipe: Path) -> None:
+    done = run("plan", TINY_LLAMA, "-r", recipe, "--source", f"other={TINY_LLAMA}", "--json")
+    assert done.status == 0, done.stderr
+    assert json.loads(done.stdout)["parameters"]
+
+
+def test_a_source_that_is_not_given_or_not_declared_is_refused(recipe: Path) -> None:
+    missing = run("plan", TINY_LLAMA, "-r", recipe)
+    assert missing.status == 1
+    assert "--source other=PATH" in missing.stderr
+    undeclared = run("plan", TINY_LLAMA, "-r", "q4", "--source", "third=x")
+    assert undeclared.status == 1
+    assert "declares no source of that name" in undeclared.stderr
+
+
+def test_a_resource_takes_the_place_of_the_checkpoints(tmp_path: Path) -> None:
+    given = tmp_path / "mine.json"
+    given.write_text("{}")
+    out = tmp_path / "a.ninfer"
+    assert run(TINY_LLAMA, "-r", "bf16", "-o", out, "--resource", f"tokenizer.json={given}").status == 0
+    shown = json.loads(run("info", out, "--json").stdout)
+    text = json.dumps(shown)
+    assert '"mine.json"' in text
+    missing = run(TINY_LLAMA, "-r", "bf16", "-o", tmp_path / "b.ninfer", "--resource", "tokenizer.json=absent")
+    assert missing.status == 1
+    assert "absent: does not exist; it was given for the role tokenizer.json" in missing.stderr
+
+
+def test_an_unknown_component_is_answered_with_those_that_exist() -> None:
+    done = run("plan", TINY_LLAMA, "-r", "q4", "--components", "text,mtp")
+    assert done.status == 1
+    assert "unknown component of generic 'mtp'. Known: text" in done.stderr
