@@ -10,12 +10,12 @@ from types import MappingProxyType
 
 from ninfer_convert.errors import unknown
 from ninfer_convert.formats import get_format
-from ninfer_convert.methods.absmax import GROUPED_ABSMAX
 from ninfer_convert.methods.base import Encode, Job, Method
-from ninfer_convert.methods.cast import CAST_DIRECT
-from ninfer_convert.methods.fp8 import FP8_ROW_MAXABS
-from ninfer_convert.methods.imported import IMPORT_ENCODED
-from ninfer_convert.methods.search import GROUPED_SEARCH
+from ninfer_convert.methods.cast_direct import CAST_DIRECT
+from ninfer_convert.methods.fp8_row_maxabs import FP8_ROW_MAXABS
+from ninfer_convert.methods.grouped_absmax import GROUPED_ABSMAX
+from ninfer_convert.methods.grouped_search import GROUPED_SEARCH
+from ninfer_convert.methods.import_encoded import IMPORT_ENCODED
 
 _ALL: tuple[Method, ...] = (CAST_DIRECT, GROUPED_ABSMAX, GROUPED_SEARCH, FP8_ROW_MAXABS, IMPORT_ENCODED)
 

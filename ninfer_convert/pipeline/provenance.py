@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from ninfer_convert.methods.imported import IMPORT_ENCODED
+from ninfer_convert.methods.import_encoded import IMPORT_ENCODED
 from ninfer_convert.pipeline.importance import PARAMETER as IMATRIX
 from ninfer_convert.pipeline.planned import PlannedBytes
 

@@ -11,7 +11,7 @@ from ninfer_convert.formats import FORMATS
 from ninfer_convert.formats.stored import stored_type
 from ninfer_convert.layouts import Tensor, get_layout, usual_layout
 from ninfer_convert.methods import METHODS, usual_method
-from ninfer_convert.methods.imported import IMPORT_ENCODED
+from ninfer_convert.methods.import_encoded import IMPORT_ENCODED
 from ninfer_convert.recipe.keys import BACK_REFERENCE, CALLABLE
 from ninfer_convert.recipe.schema import AUTO
 from ninfer_convert.recipe.selection import Subject, rows_and_columns

@@ -8,7 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from ninfer_convert.layouts import Tensor
-from ninfer_convert.methods.imported import IMPORT_ENCODED
+from ninfer_convert.methods.import_encoded import IMPORT_ENCODED
 from ninfer_convert.recipe.choices import Choice, Choices, folded, has_rank
 from ninfer_convert.recipe.resolution import Parent, Piece, Rule
 

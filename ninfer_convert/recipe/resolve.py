@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ninfer_convert.errors import RecipeError, printable, unknown
 from ninfer_convert.formats.nvfp4 import NVFP4
 from ninfer_convert.formats.stored import STORED_TYPES
-from ninfer_convert.methods.imported import IMPORT_ENCODED
+from ninfer_convert.methods.import_encoded import IMPORT_ENCODED
 from ninfer_convert.recipe.aliases import find_aliases
 from ninfer_convert.recipe.applying import Applying
 from ninfer_convert.recipe.choices import Choices, Locate, nowhere_else, part_of
@@ -90,7 +90,8 @@ def resolve(
     uses.add(recipe.uses, _policies(assigns, selection))
     nvfp4 = {name for name, pieces in decisions.items() if any(piece.format == NVFP4.name for piece in pieces)}
     nvfp4 |= {alias.name for alias in shares if alias.target in nvfp4}
-    found_uses = uses.finish(_input_divisors(parameters, chosen, decisions, objects.parents), nvfp4)
+    present = [parameter for parameter in parameters if parameter.name not in skipped]
+    found_uses = uses.finish(_input_divisors(present, chosen, decisions, objects.parents), nvfp4)
     if problems := complaints.problems():
         raise RecipeError(problems)
 
