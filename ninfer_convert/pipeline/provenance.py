@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ninfer_convert.methods.import_encoded import IMPORT_ENCODED
 from ninfer_convert.pipeline.importance import PARAMETER as IMATRIX
 from ninfer_convert.pipeline.planned import PlannedBytes
+from ninfer_convert.recipe.uses import DIVISOR
 
 if TYPE_CHECKING:
     from ninfer_convert.architectures import Model
@@ -84,16 +85,18 @@ def _matrix(matrix: ImportanceMatrix) -> dict[str, Any]:
 
 
 def activation_scales(model: Model, resolution: Resolution) -> dict[str, dict[str, Any]]:
-    """Scales of the inputs and outputs of encoded weights that are stored: parameter -> tensor -> number, or numbers.
+    """Scales of the inputs and outputs of stored weights of whose uses none has a divisor of them.
 
-    JSON has no word for NaN and infinities: they are spelled out.
+    Parameter -> tensor -> number, or numbers. JSON has no word for NaN and infinities: they are spelled out.
     """
 
     def spelled(scales: tuple[float, ...]) -> Any:
         numbers = [scale if isfinite(scale) else str(scale) for scale in scales]
         return numbers[0] if len(numbers) == 1 else numbers
 
-    encodings = {p.name: p.source.encoding for p in model.parameters if p.name in resolution.decisions}
+    used = {use.parameter for use in resolution.uses if DIVISOR in use.auxiliaries}
+    names = resolution.decisions.keys() - used
+    encodings = {p.name: p.source.encoding for p in model.parameters if p.name in names}
     return {
         name: {tensor: spelled(scales) for tensor, scales in encoding.activations.items()}
         for name, encoding in encodings.items()
