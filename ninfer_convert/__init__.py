@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ninfer_convert.pipeline.compare import Comparison, ParameterComparison, compare
     from ninfer_convert.pipeline.conversion import convert, plan
     from ninfer_convert.pipeline.differences import Difference
+    from ninfer_convert.pipeline.export import Exported, export
     from ninfer_convert.pipeline.metrics import Metrics
     from ninfer_convert.pipeline.planned import Plan, Shaping
     from ninfer_convert.pipeline.run import Progress, Result, Running
@@ -27,6 +28,7 @@ __all__ = [
     "CheckReport",
     "Comparison",
     "Difference",
+    "Exported",
     "Fault",
     "Metrics",
     "NinferConvertError",
@@ -44,6 +46,7 @@ __all__ = [
     "check",
     "compare",
     "convert",
+    "export",
     "load_recipe",
     "open_artifact",
     "plan",
@@ -56,6 +59,7 @@ _MODULES = {
     "pipeline.compare": ("Comparison", "ParameterComparison", "compare"),
     "pipeline.conversion": ("convert", "plan"),
     "pipeline.differences": ("Difference",),
+    "pipeline.export": ("Exported", "export"),
     "pipeline.metrics": ("Metrics",),
     "pipeline.planned": ("Plan", "Shaping"),
     "pipeline.run": ("Progress", "Result", "Running"),

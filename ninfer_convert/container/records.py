@@ -127,6 +127,11 @@ class Directory:
         return {object.id: object for object in self.objects}
 
     @property
+    def main(self) -> Component:
+        """The main model: the component `text`, the first where there is none of this name."""
+        return self.components.get("text") or next(iter(self.components.values()))
+
+    @property
     def tensors(self) -> tuple[TensorObject, ...]:
         """The tensor objects, in the order of their offsets."""
         return tuple(object for object in self.objects if isinstance(object, TensorObject))

@@ -91,7 +91,7 @@ def pair(artifact: OpenArtifact, other: OpenArtifact | Checkpoint) -> Pairing:
         sources = {name: source for name, source in classification.sources.items() if name not in unread}
         counterparts = {name: _Tensor(source) for name, source in sources.items()}
         owners = {origin.tensor: name for name, source in sources.items() for origin in source.origins}
-        names = _by_provenance(artifact.directory, owners)
+        names = by_provenance(artifact.directory, owners)
     pairs = [(artifact[name], counterparts[names[name]]) for name in artifact if name in names]
     met = {counterpart.name for _, counterpart in pairs}
     return Pairing(
@@ -163,7 +163,7 @@ def _numbers(values: Values) -> NDArray[Any]:
     return array.astype(np.float64)
 
 
-def _by_provenance(directory: Directory, owners: Mapping[str, str]) -> dict[str, str]:
+def by_provenance(directory: Directory, owners: Mapping[str, str]) -> dict[str, str]:
     """Parameter -> the checkpoint's weight that it was made from, or is called like.
 
     `owners` gives each tensor of the checkpoint the weight that it belongs to. An object's parameters and tensors are

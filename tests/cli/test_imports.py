@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ninfer_convert.cli.main import COMMANDS
 from tests.cli.checkpoints import make
 from tests.cli.program import environment, ok
 
@@ -44,7 +45,7 @@ def test_help_loads_the_command_line_alone(tmp_path: Path, arguments: tuple[str,
     assert len(modules) < 200
 
 
-@pytest.mark.parametrize("command", ["convert", "plan", "info", "verify", "check", "compare", "recipes", "formats"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help_of_a_command_loads_nothing_heavy(tmp_path: Path, command: str) -> None:
     assert not loaded(command, "--help", cwd=tmp_path) & HEAVY
 

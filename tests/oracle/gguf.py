@@ -106,9 +106,17 @@ def string(key: str, value: str | bytes) -> tuple[str, int, bytes]:
     return key, STRING, text(value)
 
 
-def read(path: Path) -> Mapping[str, tuple[int, tuple[int, ...], NDArray[np.uint8]]]:
-    """name -> (ggml type, shape slowest first, rows of bytes uint8 [rows, row bytes]); metadata of scalars only."""
-    data = path.read_bytes()
+@dataclass
+class Header:
+    """A header taken apart: key -> its entry's bytes, and (name, shape slowest first, ggml type, offset) in order."""
+
+    entries: dict[str, bytes]
+    infos: list[tuple[str, tuple[int, ...], int, int]]
+    size: int
+
+
+def header(data: bytes) -> Header:
+    """The header of a valid file, or of the beginning of one."""
     at = 4
 
     def take(code: str) -> int:
@@ -116,6 +124,12 @@ def read(path: Path) -> Mapping[str, tuple[int, tuple[int, ...], NDArray[np.uint
         (value,) = struct.unpack_from("<" + code, data, at)
         at += struct.calcsize("<" + code)
         return int(value)
+
+    def take_text() -> str:
+        nonlocal at
+        length = take("Q")
+        at += length
+        return data[at - length : at].decode()
 
     def skip(kind: int) -> None:
         nonlocal at
@@ -131,21 +145,29 @@ def read(path: Path) -> Mapping[str, tuple[int, tuple[int, ...], NDArray[np.uint
 
     assert take("I") in (2, 3)
     tensor_count, key_count = take("Q"), take("Q")
+    entries = {}
     for _ in range(key_count):
-        skip(STRING)
+        begin = at
+        key = take_text()
         skip(take("I"))
+        entries[key] = data[begin:at]
     infos = []
     for _ in range(tensor_count):
-        length = take("Q")
-        name = data[at : at + length].decode()
-        at += length
+        name = take_text()
         shape = tuple(reversed([take("Q") for _ in range(take("I"))]))
         infos.append((name, shape, take("I"), take("Q")))
-    payload = padded(at, 32)
+    return Header(entries, infos, at)
+
+
+def read(path: Path) -> Mapping[str, tuple[int, tuple[int, ...], NDArray[np.uint8]]]:
+    """name -> (ggml type, shape slowest first, rows of bytes uint8 [rows, row bytes]); of the usual alignment."""
+    data = path.read_bytes()
+    head = header(data)
+    payload = padded(head.size, 32)
     found = {}
-    for name, shape, ggml, offset in infos:
+    for name, shape, ggml, offset in head.infos:
         size, values = SIZES[ggml]
-        row_bytes = shape[-1] // values * size
+        row_bytes = (shape[-1] if shape else 1) // values * size
         rows = int(np.prod(shape[:-1], dtype=np.int64))
         begin = payload + offset
         found[name] = (ggml, shape, np.frombuffer(data, np.uint8, rows * row_bytes, begin).reshape(rows, row_bytes))

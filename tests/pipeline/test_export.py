@@ -1,0 +1,547 @@
+"""Exports as safetensors: read back by the package of that name, with the oracles' values; whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+
+from ninfer_convert.container import (
+    ArtifactWriter,
+    Binding,
+    Component,
+    Directory,
+    Part,
+    ResourceObject,
+    TensorObject,
+    Use,
+    plan_files,
+)
+from ninfer_convert.errors import ArtifactError, NumericError, OutputError, SourceError, UsageError
+from ninfer_convert.pipeline.export import export, tensors
+from ninfer_convert.pipeline.export.folder import is_weights
+from ninfer_convert.sources import open_checkpoint
+from tests.oracle import objects as oracle
+from tests.oracle import safetensors as files
+from tests.pipeline import artifacts
+from tests.pipeline.artifacts import EVERY_FORMAT, Stored
+from tests.support import TINY_LLAMA, program, write_safetensors
+
+if TYPE_CHECKING:
+    from ninfer_convert.pipeline.run import Progress
+
+DIRECT = {"bf16": "BF16", "fp32": "F32", "int32": "I32"}
+WIDTH = {"BF16": 2, "F32": 4, "I32": 4}
+
+
+def read(path: Path) -> dict[str, files.Tensor]:
+    """The tensors of a file, which the safetensors package must read alike."""
+    found = files.read(path.read_bytes())
+    with safe_open(path, framework="numpy") as opened:
+        assert set(opened.keys()) == set(found)
+        for name, (dtype, shape, data) in found.items():
+            part = opened.get_slice(name)
+            assert (part.get_dtype(), part.get_shape()) == (dtype, shape)
+            if dtype != "BF16":  # which numpy lacks
+                assert opened.get_tensor(name).tobytes() == data
+    return found
+
+
+def metadata(path: Path) -> dict[str, str]:
+    with safe_open(path, framework="numpy") as opened:
+        return dict(opened.metadata())
+
+
+def expected(each: Stored, dtype: str) -> tuple[str, list[int], bytes]:
+    """What the oracles say of an object as an exported tensor."""
+    shape = list(each.shape)
+    if each.format in DIRECT:
+        return DIRECT[each.format], shape, each.payload
+    values = each.values.astype("<f4")
+    return ("F32", shape, values.tobytes()) if dtype == "fp32" else ("BF16", shape, oracle.bf16(values))
+
+
+@pytest.fixture(scope="module")
+def every(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Stored]]:
+    """An artifact of an object in every format, in parts that cut planes."""
+    objects = {format: artifacts.stored(format) for format in EVERY_FORMAT}
+    path = artifacts.write(tmp_path_factory.mktemp("every") / "a.ninfer", objects, limit=20_000)
+    assert len(list(path.parent.iterdir())) > 5
+    return path, objects
+
+
+class TestValues:
+    @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+    def test_every_format_is_what_the_oracle_decodes(
+        self, every: tuple[Path, dict[str, Stored]], dtype: str, tmp_path: Path
+    ) -> None:
+        path, objects = every
+        done = export(path, tmp_path / "m.safetensors", dtype=dtype, jobs=2)
+        found = read(tmp_path / "m.safetensors")
+        assert found == {id: expected(each, dtype) for id, each in objects.items()}
+        assert (done.parameters, done.decoded) == (30, 27)
+        assert done.files == ((str(tmp_path / "m.safetensors"), (tmp_path / "m.safetensors").stat().st_size),)
+
+    def test_values_are_exact_where_nothing_is_said(
+        self, every: tuple[Path, dict[str, Stored]], tmp_path: Path
+    ) -> None:
+        path, _ = every
+        export(path, tmp_path / "a.safetensors")
+        export(path, tmp_path / "b.safetensors", dtype="fp32")
+        assert (tmp_path / "a.safetensors").read_bytes() == (tmp_path / "b.safetensors").read_bytes()
+
+    def test_parameters_are_read_through_their_bindings(self, tmp_path: Path) -> None:
+        objects = {
+            "q4": artifacts.stored("q4_g64_fp16", 7, 130, 1),
+            "q6": artifacts.stored("q6_g64_fp16", 4, 130, 2),
+            "bf16": artifacts.stored("bf16", 3, 130, 3),
+            "fp4": artifacts.stored("nvfp4"),
+            "scalar": artifacts.floats("fp32", np.array(2.5)),
+            "q8": artifacts.stored("q8_g32_fp16", 12, 33, 5),
+        }
+        bindings = {
+            "regions": Binding(None, (Part("q4", 0, 910), Part("q6", 0, 520), Part("bf16", 0, 390))),
+            "direct": Binding(None, (Part("bf16", 130, 390), Part("bf16", 0, 130))),
+            "bank": Binding(None, (Part("q8", 0, 396),)),
+            "query": Binding(None, (Part("fp4", 0, 64 * 128),)),
+            "key": Binding(None, (Part("fp4", 64 * 128, 256 * 128),)),
+            "pieces": Binding(None, (Part("q4", 3, 777), Part("fp4", 129, 130))),
+            "scalar": Binding("scalar"),
+            "tied": Binding("q6"),
+        }
+        shapes = {"regions": {"shape": [14, 130]}, "bank": {"shape": [3, 4, 33]}, "direct": {"shape": [3, 130]}}
+        path = artifacts.write(tmp_path / "a.ninfer", objects, bindings, {"parameters": shapes})
+        export(path, tmp_path / "m.safetensors")
+        found = read(tmp_path / "m.safetensors")
+        fp4 = objects["fp4"].values.astype("<f4").tobytes()
+        regions = artifacts.fused(objects, ["q4", "q6", "bf16"]).astype("<f4").tobytes()
+        pieces = objects["q4"].values.reshape(-1)[3:777].astype("<f4").tobytes() + fp4[4 * 129 : 4 * 130]
+        assert found == {
+            "regions": ("F32", [14, 130], regions),
+            "direct": ("BF16", [3, 130], objects["bf16"].payload[260:] + objects["bf16"].payload[:260]),
+            "bank": ("F32", [3, 4, 33], objects["q8"].values.astype("<f4").tobytes()),
+            "query": ("F32", [64, 128], fp4[: 4 * 64 * 128]),
+            "key": ("F32", [192, 128], fp4[4 * 64 * 128 :]),
+            "pieces": ("F32", [775], pieces),
+            "scalar": ("F32", [], objects["scalar"].payload),
+            "tied": ("F32", [4, 130], objects["q6"].values.astype("<f4").tobytes()),
+        }
+
+    @pytest.mark.parametrize("jobs", [1, 5])
+    @pytest.mark.parametrize("elements", [1, 1000])
+    def test_neither_pieces_nor_threads_change_a_byte(
+        self,
+        every: tuple[Path, dict[str, Stored]],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        jobs: int,
+        elements: int,
+    ) -> None:
+        path, objects = every
+        monkeypatch.setattr(tensors, "PIECE_ELEMENTS", elements)
+        seen: list[Progress] = []
+        export(path, tmp_path / "m.safetensors", dtype="bf16", jobs=jobs, progress=seen.append)
+        assert read(tmp_path / "m.safetensors") == {id: expected(each, "bf16") for id, each in objects.items()}
+        done = [now.done for now in seen]
+        assert done == sorted(done)
+        assert done[-1] == seen[-1].total
+        assert {now.parameter for now in seen} == set(objects)
+
+    def test_every_tensor_is_aligned_to_its_own_words(
+        self, every: tuple[Path, dict[str, Stored]], tmp_path: Path
+    ) -> None:
+        path, _ = every
+        export(path, tmp_path / "m.safetensors")
+        data = (tmp_path / "m.safetensors").read_bytes()
+        length = int.from_bytes(data[:8], "little")
+        header = json.loads(data[8 : 8 + length])
+        del header["__metadata__"]
+        for entry in header.values():
+            assert (8 + length + entry["data_offsets"][0]) % WIDTH[entry["dtype"]] == 0
+
+    def test_what_was_lossy_is_recorded(self, every: tuple[Path, dict[str, Stored]], tmp_path: Path) -> None:
+        path, _ = every
+        export(path, tmp_path / "m.safetensors")
+        found = metadata(tmp_path / "m.safetensors")
+        assert found["format"] == "pt"
+        assert found["ninfer.artifact_id"] == path.read_bytes()[16:32].hex()
+        assert json.loads(found["ninfer.decoded"]) == {f: f for f in EVERY_FORMAT if f not in DIRECT}
+
+    def test_nan_infinity_and_zero_signs_are_kept(self, tmp_path: Path) -> None:
+        words = np.array([0x7FC00001, 0xFF800001, 0x7F800000, 0xFF800000, 0x80000000, 1], np.uint32)
+        objects = {"w": artifacts.direct("fp32", (6,), words)}
+        path = artifacts.write(tmp_path / "a.ninfer", objects)
+        export(path, tmp_path / "m.safetensors", dtype="bf16")
+        assert read(tmp_path / "m.safetensors")["w"] == ("F32", [6], words.astype("<u4").tobytes())
+
+
+def row_scaled(codes: list[int], scale: int) -> Stored:
+    """One row of fp8_e4m3fn_row_bf16."""
+    payload = bytes(codes) + bytes(-len(codes) % 256) + scale.to_bytes(2, "little")
+    return Stored("fp8_e4m3fn_row_bf16", (1, len(codes)), payload, np.array(codes), None, np.zeros((1, len(codes))))
+
+
+def test_a_value_that_bf16_alone_holds_as_infinity_is_refused(tmp_path: Path) -> None:
+    """1.75 under the scale 1.140625 * 2^127 is half-way between the largest bfloat16 and 2^128."""
+    large, infinite = row_scaled([0x38, 0x3E, 0x3E], 0x7F12), row_scaled([0x7E, 0xFE], 0x7F7F)
+    path = artifacts.write(tmp_path / "a.ninfer", {"infinite": infinite, "large": large})
+    export(path, tmp_path / "m.safetensors", dtype="fp32")
+    words = np.frombuffer(read(tmp_path / "m.safetensors")["large"][2], "<u4")
+    assert words.tolist() == [0x7F120000, 0x7F7F8000, 0x7F7F8000]
+    (tmp_path / "m.safetensors").unlink()
+    (problem,) = refused(NumericError, path, tmp_path / "m.safetensors", dtype="bf16").problems
+    assert (problem.code, problem.tensor) == ("made-infinite", "large")
+    assert problem.message.startswith("large: element 1 is 3.39617752923046e+38, which bfloat16 holds as an infinity")
+
+
+def test_what_is_infinite_already_stays_so(tmp_path: Path) -> None:
+    path = artifacts.write(tmp_path / "a.ninfer", {"w": row_scaled([0x7E, 0xFE], 0x7F7F)})
+    export(path, tmp_path / "m.safetensors", dtype="bf16")
+    assert read(tmp_path / "m.safetensors")["w"] == ("BF16", [1, 2], bytes.fromhex("807f80ff"))
+
+
+class TestFolder:
+    def test_weights_config_and_resources(self, tmp_path: Path) -> None:
+        path = tmp_path / "m.ninfer"
+        assert program(TINY_LLAMA, "-r", "q4", "-o", path, "--max-file-bytes", "64KiB", "--quiet").returncode == 0
+        done = export(path, tmp_path / "out", dtype="bf16")
+        out = tmp_path / "out"
+        names = {"config.json", "generation_config.json", "model.safetensors", "tokenizer.json"}
+        assert {file.name for file in out.iterdir()} == names
+        assert {Path(name).name for name, _ in done.files} == names
+        assert all(os.path.getsize(name) == size for name, size in done.files)
+        for name in ("tokenizer.json", "generation_config.json"):
+            assert (out / name).read_bytes() == (TINY_LLAMA / name).read_bytes()
+        config = json.loads((TINY_LLAMA / "config.json").read_text())
+        del config["torch_dtype"]
+        assert json.loads((out / "config.json").read_text()) == config
+        assert {name: tensor[1] for name, tensor in read(out / "model.safetensors").items()} == {
+            name: list(tensor[1]) for name, tensor in oracle.safetensors(TINY_LLAMA / "model.safetensors").items()
+        }
+        assert done.left_out == ()
+        assert export(path, tmp_path / "m.safetensors").left_out == ("tokenizer.json", "generation_config.json")
+
+    def test_an_export_converts_again(self, tmp_path: Path) -> None:
+        """Direct words come back; so do config and resources."""
+        for name, input in (("a", TINY_LLAMA), ("b", tmp_path / "out")):
+            done = program(input, "-r", "bf16", "-o", tmp_path / f"{name}.ninfer", "--quiet")
+            assert done.returncode == 0, done.stderr
+            if name == "a":
+                export(tmp_path / "a.ninfer", tmp_path / "out", max_shard_bytes=100_000)
+        compared = program("compare", tmp_path / "a.ninfer", tmp_path / "b.ninfer", "--json")
+        assert json.loads(compared.stdout)["identical"] is True
+        info = [json.loads(program("info", tmp_path / f"{n}.ninfer", "--json").stdout) for n in "ab"]
+        assert info[0]["components"] == info[1]["components"]
+
+    def test_shards_are_filled_in_order_and_indexed(self, tmp_path: Path) -> None:
+        sizes = {"b": 4, "a": 2, "large": 100, "c": 10, "d": 1, "e": 9}
+        objects = {name: artifacts.floats("fp32", np.arange(size) + ord(name[0])) for name, size in sizes.items()}
+        path = artifacts.write(tmp_path / "a.ninfer", objects)
+        export(path, tmp_path / "out", max_shard_bytes=40)
+        out = tmp_path / "out"
+        shards = [["b", "a"], ["large"], ["c"], ["d", "e"]]
+        names = [f"model-{number:05d}-of-00004.safetensors" for number in range(1, 5)]
+        assert sorted(file.name for file in out.iterdir()) == [*names, "model.safetensors.index.json"]
+        index = json.loads((out / "model.safetensors.index.json").read_text())
+        assert index == {
+            "metadata": {"total_size": 4 * 126},
+            "weight_map": {tensor: name for name, shard in zip(names, shards, strict=True) for tensor in shard},
+        }
+        for name, shard in zip(names, shards, strict=True):
+            assert read(out / name) == {tensor: expected(objects[tensor], "fp32") for tensor in shard}
+        assert set(open_checkpoint(out).tensors) == set(sizes)
+
+    @pytest.mark.parametrize("limit", [4 * 126, None])
+    def test_what_fits_is_one_file(self, tmp_path: Path, limit: int | None) -> None:
+        path = artifacts.write(tmp_path / "a.ninfer", {"w": artifacts.floats("fp32", np.arange(126.0))})
+        export(path, tmp_path / "out", max_shard_bytes=limit)
+        assert [file.name for file in (tmp_path / "out").iterdir()] == ["model.safetensors"]
+
+
+def with_resources(path: Path, components: Mapping[str, Component], uses: tuple[Use, ...] = (), **extra: bytes) -> Path:
+    """An artifact of a vector `w`, a scalar `x` and resources of these contents, called like the objects."""
+    records: list[Any] = []
+    payload = b""
+    for id, content in extra.items():
+        records.append(ResourceObject(id, len(payload), len(content)))
+        payload += content
+    payload += bytes(-len(payload) % 256)
+    records.append(TensorObject("w", (3,), "fp32", "contiguous_le_v1", len(payload), 12))
+    payload += bytes(12) + bytes(244)
+    records.append(TensorObject("x", (), "fp32", "contiguous_le_v1", len(payload), 4))
+    payload += b"\0\0\x80\x3f"
+    directory = Directory(components, tuple(records), {"w": Binding("w")}, uses)
+    with ArtifactWriter(path, plan_files(directory, path)) as writer:
+        for record in records:
+            writer.write(record.offset, payload[record.offset : record.end])
+        writer.finish(directory)
+    return path
+
+
+class TestResources:
+    def test_those_of_every_component_and_a_config_among_them(self, tmp_path: Path) -> None:
+        large = random.Random(0).randbytes(3_000_000)
+        text = Component({"a": 1}, resources={"config.json": "one", "b.bin": "two"})
+        vision = Component({"b": 2}, resources={"b.bin": "two", "c.txt": "one"})
+        path = with_resources(tmp_path / "a.ninfer", {"vision": vision, "text": text}, one=b"{}", two=large)
+        export(path, tmp_path / "out")
+        found = {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()}
+        del found["model.safetensors"]
+        assert found == {"config.json": b"{}", "b.bin": large, "c.txt": b"{}"}
+
+    def test_the_main_components_config_counts(self, tmp_path: Path) -> None:
+        components = {"vision": Component({"b": 2}), "text": Component({"é": [1, 2.5]})}
+        export(with_resources(tmp_path / "a.ninfer", components), tmp_path / "out")
+        text = (tmp_path / "out" / "config.json").read_text("utf-8")
+        assert json.loads(text) == {"é": [1, 2.5]}
+        assert "é" in text
+
+    def test_without_a_config_there_is_no_file(self, tmp_path: Path) -> None:
+        export(with_resources(tmp_path / "a.ninfer", {"text": Component({})}), tmp_path / "out")
+        assert [file.name for file in (tmp_path / "out").iterdir()] == ["model.safetensors"]
+
+    @pytest.mark.parametrize("role", ["../x", "a/b", "..", "a\\b"])
+    def test_a_role_that_is_no_file_name_is_refused(self, tmp_path: Path, role: str) -> None:
+        path = with_resources(tmp_path / "a.ninfer", {"text": Component({}, resources={role: "one"})}, one=b"x")
+        error = refused(OutputError, path, tmp_path / "out")
+        assert [problem.code for problem in error.problems] == ["resource-name"]
+        assert "is no plain file name" in str(error)
+        export(path, tmp_path / "m.safetensors")
+
+    def test_two_files_of_one_name_are_refused(self, tmp_path: Path) -> None:
+        text = Component({}, resources={"model.safetensors": "one", "t": "one"})
+        components = {"text": text, "vision": Component({}, resources={"t": "two"})}
+        path = with_resources(tmp_path / "a.ninfer", components, one=b"x", two=b"y")
+        error = refused(OutputError, path, tmp_path / "out")
+        assert [problem.message.split("'")[1] for problem in error.problems] == ["model.safetensors", "t"]
+        assert all("is the name of another file of the export" in problem.message for problem in error.problems)
+
+    def test_what_weights_are_used_with_has_no_place(self, tmp_path: Path) -> None:
+        use = Use("w", "i", "A16Only", {"activation_input_divisor": Binding("x")})
+        path = with_resources(tmp_path / "a.ninfer", {"text": Component({})}, (use,))
+        (warning,) = export(path, tmp_path / "m.safetensors").warnings
+        assert warning.message.startswith("activation_input_divisor of 1 use")
+
+
+def refused(kind: type[Exception], path: Path, output: Path, **options: Any) -> Any:
+    """The error of an export that must be refused and leave everything as it was."""
+    before = tree(path.parent)
+    with pytest.raises(kind) as caught:
+        export(path, output, **options)
+    assert tree(path.parent) == before
+    return caught.value
+
+
+def tree(folder: Path) -> dict[str, bytes | None]:
+    """Every file below a folder with its content; None for a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    return artifacts.write(tmp_path / "a.ninfer", {"w": artifacts.floats("fp32", np.arange(100.0))})
+
+
+class TestDestination:
+    def test_an_existing_folder_is_filled(self, small: Path, tmp_path: Path) -> None:
+        for name, others in (("empty", ()), ("used", ("README.md", "model.bin"))):
+            (tmp_path / name).mkdir()
+            for other in others:
+                (tmp_path / name / other).write_text(other)
+            export(small, tmp_path / name)
+            assert {file.name for file in (tmp_path / name).iterdir()} == {*others, "model.safetensors"}
+            assert all((tmp_path / name / other).read_text() == other for other in others)
+
+    def test_the_current_folder_and_names_in_it(
+        self, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "here").mkdir()
+        monkeypatch.chdir(tmp_path / "here")
+        assert export(small, ".").files[0][0] == "./model.safetensors"
+        assert export(small, "x.safetensors").files[0][0] == "x.safetensors"
+        export(small, "new/")
+        assert sorted(tree(tmp_path / "here")) == ["model.safetensors", "new", "new/model.safetensors", "x.safetensors"]
+
+    @pytest.mark.parametrize(
+        "name", ["model.safetensors", "model-00001-of-00002.safetensors", "model.safetensors.index.json"]
+    )
+    def test_a_folder_that_holds_a_model_is_refused(self, small: Path, tmp_path: Path, name: str) -> None:
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / name).write_text("older")
+        error = refused(OutputError, small, tmp_path / "out")
+        assert str(error).startswith(f"{tmp_path / 'out' / name}: exists already")
+        export(small, tmp_path / "out", force=True)
+        assert [file.name for file in (tmp_path / "out").iterdir()] == ["model.safetensors"]
+        export(small, tmp_path / "out", force=True, max_shard_bytes=1)
+
+    def test_an_existing_file_is_replaced_with_force_alone(self, small: Path, tmp_path: Path) -> None:
+        out = tmp_path / "m.safetensors"
+        out.write_text("older")
+        (tmp_path / "model-00001-of-00002.safetensors").write_text("somebody else's")
+        assert "exists already" in str(refused(OutputError, small, out))
+        export(small, out, force=True)
+        assert read(out)["w"][1] == [100]
+        assert (tmp_path / "model-00001-of-00002.safetensors").read_text() == "somebody else's"
+
+    def test_a_link_is_replaced_and_what_it_points_to_stays(self, small: Path, tmp_path: Path) -> None:
+        (tmp_path / "target").write_text("older")
+        (tmp_path / "m.safetensors").symlink_to("target")
+        assert "exists already" in str(refused(OutputError, small, tmp_path / "m.safetensors"))
+        export(small, tmp_path / "m.safetensors", force=True)
+        assert not (tmp_path / "m.safetensors").is_symlink()
+        assert (tmp_path / "target").read_text() == "older"
+
+    def test_a_folder_in_place_of_a_file_is_never_replaced(self, small: Path, tmp_path: Path) -> None:
+        (tmp_path / "out" / "model.safetensors").mkdir(parents=True)
+        assert "is not a regular file" in str(refused(OutputError, small, tmp_path / "out", force=True))
+
+    def test_a_file_in_place_of_a_folder_is_told(self, small: Path, tmp_path: Path) -> None:
+        (tmp_path / "out").write_text("x")
+        for force in (False, True):
+            assert "is not a folder" in str(refused(OutputError, small, tmp_path / "out", force=force))
+
+    def test_a_folder_for_it_must_exist(self, small: Path, tmp_path: Path) -> None:
+        for name in ("none/out", "none/m.safetensors", "none/m.gguf"):
+            assert "there is no such folder; make it first" in str(refused(OutputError, small, tmp_path / name))
+
+    def test_the_artifact_itself_is_never_replaced(self, tmp_path: Path) -> None:
+        objects = {"w": artifacts.floats("fp32", np.arange(9000.0))}
+        path = artifacts.write(tmp_path / "a.safetensors", objects, limit=16384)
+        (tmp_path / "b.safetensors").symlink_to("a.safetensors")
+        for name in ("a.safetensors", "b.safetensors"):
+            error = refused(OutputError, path, tmp_path / name, force=True)
+            assert [problem.code for problem in error.problems] == ["is-input"]
+
+    def test_too_little_room_is_told_before_any_work(
+        self, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("shutil.disk_usage", lambda folder: type("", (), {"free": 100})())
+        error = refused(OutputError, small, tmp_path / "out")
+        assert "100 are free there" in str(error)
+
+
+class TestRefusals:
+    def test_options_without_meaning(self, small: Path, tmp_path: Path) -> None:
+        for name, option, value in (
+            ("m.gguf", "dtype", "bf16"),
+            ("m.gguf", "max_shard_bytes", 10),
+            ("m.safetensors", "max_shard_bytes", 10),
+        ):
+            error = refused(UsageError, small, tmp_path / name, **{option: value})
+            assert str(error).startswith(f"{option} has no meaning here: ")
+        assert "did you mean fp32" in str(refused(UsageError, small, tmp_path / "out", dtype="fp3"))
+
+    def test_the_name_that_safetensors_reserves(self, tmp_path: Path) -> None:
+        objects = {"__metadata__": artifacts.floats("fp32", np.arange(3.0))}
+        path = artifacts.write(tmp_path / "a.ninfer", objects)
+        assert "safetensors keeps this name for itself" in str(refused(OutputError, path, tmp_path / "out"))
+
+    def test_a_missing_part_is_told_before_any_work(
+        self, every: tuple[Path, dict[str, Stored]], tmp_path: Path
+    ) -> None:
+        for file in every[0].parent.iterdir():
+            if not file.name.endswith("part-0002"):
+                (tmp_path / file.name).write_bytes(file.read_bytes())
+        error = refused(ArtifactError, tmp_path / "a.ninfer", tmp_path / "out")
+        assert [problem.code for problem in error.problems] == ["part-missing"]
+
+    def test_formats_that_are_not_known_are_told_together(self, tmp_path: Path) -> None:
+        for file in (Path(__file__).parent.parent / "golden" / "containers").glob("valid-unknown-format.ninfer*"):
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+        error = refused(ArtifactError, tmp_path / "valid-unknown-format.ninfer", tmp_path / "out")
+        assert {problem.code for problem in error.problems} == {"unknown-format"}
+
+    def test_what_is_no_artifact(self, tmp_path: Path) -> None:
+        write_safetensors(tmp_path / "m.safetensors", {"w": ("F32", (1,), bytes(4))})
+        refused(ArtifactError, tmp_path / "m.safetensors", tmp_path / "out")
+        refused(SourceError, tmp_path / "none", tmp_path / "out")
+
+
+class Stop(BaseException):
+    """Stands for Ctrl-C, which may come anywhere."""
+
+
+class TestInterrupted:
+    @pytest.mark.parametrize("name", ["out", "m.safetensors"])
+    @pytest.mark.parametrize("kind", [Stop, NumericError])
+    def test_while_it_is_written_nothing_is_left(
+        self, every: tuple[Path, dict[str, Stored]], tmp_path: Path, name: str, kind: type[BaseException]
+    ) -> None:
+        left = 10
+
+        def stop(now: Progress) -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                raise kind("now")
+
+        with pytest.raises(kind):
+            export(every[0], tmp_path / name, progress=stop)
+        assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize("call", ["mkdir", "rename", "link", "stat", "lstat", "fsync", "unlink"])
+    def test_while_files_take_their_places_all_is_as_it_was_or_is_to_be(
+        self, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+    ) -> None:
+        """A call to the system is interrupted, before or behind it: the first, the second, ..."""
+        out = tmp_path / "out"
+        export(small, out, max_shard_bytes=1)
+        (out / "README.md").write_text("x")
+        old = tree(tmp_path)
+        export(small, tmp_path / "other")
+        new = {name: content for name, content in old.items() if not is_weights(name.removeprefix("out/"))}
+        new["out/model.safetensors"] = tree(tmp_path / "other")["model.safetensors"]
+        shutil.rmtree(tmp_path / "other")
+        original = getattr(os, call)
+        interrupted = 0
+        for behind in (False, True):
+            for number in range(1, 100):
+                stopped = False
+                with monkeypatch.context() as patch:
+                    patch.setattr(os, call, nth(original, number, behind))
+                    try:
+                        export(small, out, force=True)
+                    except Stop:
+                        stopped = True
+                found = tree(tmp_path)
+                assert found in (old, new) if stopped else found == new, (number, behind)
+                if found == new:
+                    restore(out, old)
+                if not stopped:
+                    break
+                interrupted += 1
+        assert interrupted >= 2
+
+
+def nth(call: Callable[..., Any], number: int, behind: bool) -> Callable[..., Any]:
+    """`call`, which is interrupted the n-th time, before it or behind it, and never again."""
+    count = 0
+
+    def counting(*arguments: Any, **options: Any) -> Any:
+        nonlocal count
+        count += 1
+        if count == number and not behind:
+            raise Stop
+        result = call(*arguments, **options)
+        if count == number:
+            raise Stop
+        return result
+
+    return counting
+
+
+def restore(folder: Path, content: Mapping[str, bytes | None]) -> None:
+    """Give the folder the files that `content` has below it again."""
+    shutil.rmtree(folder)
+    folder.mkdir()
+    for name, data in content.items():
+        if data is not None and (folder.parent / name).parent == folder:
+            (folder.parent / name).write_bytes(data)
