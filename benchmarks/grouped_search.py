@@ -27,7 +27,7 @@ from ninfer_convert.formats import GroupedFormat, get_format
 from ninfer_convert.kernels.search import encode_search
 
 COLUMNS = 4096
-PEER_ROWS = 256
+PEER_ROWS = 32
 """Rows the peer works on at a time, which it is fastest with."""
 
 

@@ -29,7 +29,7 @@ def kernel(function: F) -> F:
 
 def inline(function: F) -> F:
     """A helper that only kernels call, inlined into them; Python cannot call it."""
-    return _compiled(function, no_cpython_wrapper=True)
+    return _compiled(function, no_cpython_wrapper=True, forceinline=True)
 
 
 def any_order(function: F) -> F:
