@@ -12,8 +12,10 @@ import numpy as np
 
 from ninfer_convert.kernels.compile import inline, kernel
 from ninfer_convert.kernels.decode import rounded_f32
-from ninfer_convert.kernels.scalars import e2m1_to_f32, e4m3_to_f32, f32_to_f64, word_f64
+from ninfer_convert.kernels.scalars import e2m1_to_f32, e4m3_to_f32, f32_to_f64, f32_word, word_f64
 from ninfer_convert.kernels.stored import to_f64
+
+_LEAST_NORMAL = 2.0**-126
 
 
 @kernel
@@ -60,14 +62,30 @@ def decode_scaled(codes: Any, meanings: Any, scales: Any, zeros: Any, scale_rows
             if (end - begin) * (last - first) < len(meanings):
                 for row in range(begin, end):
                     for k in range(first, last):
-                        out[row, k] = rounded_f32((meanings[codes[row, k]] - zero) * scale)
+                        out[row, k] = _rounded((meanings[codes[row, k]] - zero) * scale)
                 continue
             for code in range(len(meanings)):
-                table[code] = rounded_f32((meanings[code] - zero) * scale)
+                table[code] = _rounded((meanings[code] - zero) * scale)
             for row in range(begin, end):
                 for k in range(first, last):
                     out[row, k] = table[codes[row, k]]
         begin = end
+
+
+@inline
+def _rounded(value: Any) -> Any:
+    """The uint32 word of a binary64 number rounded to binary32; the processor may only flush what is subnormal."""
+    if abs(value) >= _LEAST_NORMAL:
+        return f32_word(np.float32(value))
+    return rounded_f32(value)
+
+
+@kernel
+def multiply_columns(words: Any, factors: Any, out: Any) -> None:
+    """Binary32 words uint32 [rows, K], each times the float64 factor of its column, rounded to binary32 once."""
+    for row in range(words.shape[0]):
+        for k in range(words.shape[1]):
+            out[row, k] = _rounded(word_f64(f32_to_f64(words[row, k])) * factors[k])
 
 
 @kernel
@@ -108,8 +126,8 @@ def unpack_down(words: Any, bits: int, out: Any) -> None:
     """GPTQ: field i of the uint32 word [r, n] is code (n, r * (32 / bits) + i) of uint8 [rows, K]."""
     fields = 32 // bits
     mask = np.uint32((1 << bits) - 1)
-    for r in range(words.shape[0]):
-        for n in range(words.shape[1]):
+    for n in range(words.shape[1]):
+        for r in range(words.shape[0]):
             word = words[r, n]
             for i in range(fields):
                 out[n, r * fields + i] = word & mask
@@ -119,8 +137,8 @@ def unpack_down(words: Any, bits: int, out: Any) -> None:
 @kernel
 def unpack_across(words: Any, order: Any, out: Any) -> None:
     """AWQ: nibble i of the uint32 word [k, c] is code (8 * c + order[i], k) of uint8 [8 * C, K]."""
-    for k in range(words.shape[0]):
-        for c in range(words.shape[1]):
+    for c in range(words.shape[1]):
+        for k in range(words.shape[0]):
             word = words[k, c]
             for i in range(8):
                 out[8 * c + order[i], k] = word & np.uint32(15)

@@ -17,6 +17,7 @@ from ninfer_convert.sources import open_checkpoint
 from ninfer_convert.sources.config import read_config
 from ninfer_convert.sources.encoded import classify
 from ninfer_convert.sources.gguf import open_gguf
+from tests.flush import flushed_subnormals
 from tests.oracle import encoded as oracle
 from tests.oracle import gguf
 from tests.sources.modules import FP8_BLOCKS, compressed_tensors, nf4_state
@@ -401,6 +402,30 @@ def test_bitsandbytes_of_4_bits(
     assert np.array_equal(values(source).reshape(-1), expected)
     begin, end = sorted(rng.integers(0, count + 1, 2).tolist())
     assert np.array_equal(source.values(begin, end).array.view(np.uint32), expected[begin:end])
+
+
+@pytest.mark.parametrize("kind", ["fp8", "mxfp8", "mxfp4", "awq", "int4"])
+def test_a_thread_that_flushes_subnormals_reads_alike(tmp_path: Path, kind: str) -> None:
+    """Scales, values or both are subnormal in binary32."""
+    rng = np.random.default_rng(5)
+    codes, least = rng.integers(0, 0x7F, (4, 64), np.uint8), rng.integers(1, 0x00800000, (4, 1), np.uint32)
+    exponents, pairs = rng.integers(0, 3, (4, 2), np.uint8), rng.integers(0, 256, (4, 32), np.uint8)
+    members = {
+        "fp8": {"weight": tensor(codes, "F8_E4M3"), "weight_scale": tensor(least, "F32")},
+        "mxfp8": {"weight": tensor(codes, "F8_E4M3"), "weight_scale": tensor(exponents)},
+        "mxfp4": {"weight_packed": tensor(pairs), "weight_scale": tensor(exponents)},
+        "awq": {
+            "weight": tensor(pairs),
+            "weight_scale": tensor(rng.integers(1, 9, (4, 4), np.uint8), "F8_E4M3"),
+            "weight_scale_2": tensor(np.array(2.0**-110, np.float32)),
+            "pre_quant_scale": tensor(np.full(64, 0x3900, np.uint16)),
+        },
+        "int4": {"weight": tensor(pairs), "weight_scale": tensor(least.repeat(2, 0).repeat(2, 1), "F32")},
+    }[kind]
+    found = values(weight(tmp_path, members))
+    assert np.any((found & 0x7F800000 == 0) & (found & 0x7FFFFF != 0))
+    with flushed_subnormals():
+        assert np.array_equal(values(weight(tmp_path, members)), found)
 
 
 # Tables by hand: the orders of elements inside words (field faults R36, R39)

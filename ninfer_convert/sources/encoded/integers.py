@@ -101,7 +101,12 @@ def _unpacked(rows: NDArray[np.uint8], bits: int, count: int) -> NDArray[np.uint
     import numpy as np
 
     from ninfer_convert.kernels.encoded import unpack_dense
+    from ninfer_convert.kernels.packing import unpack
 
+    if bits == 8:
+        return rows[:, :count]
+    if 8 % bits == 0:
+        return unpack([rows], [bits]).reshape(len(rows), -1)[:, :count]
     out = np.empty((len(rows), count), np.uint8)
     unpack_dense(rows, bits, out)
     return out

@@ -115,12 +115,14 @@ def decode_rows(
 
 
 def times(values: NDArray[np.float32], factors: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Values [rows, K], each times the binary32 factor of its column."""
+    """Values [rows, K], each times the factor of its column, rounded once more."""
     import numpy as np
 
-    with np.errstate(over="ignore", under="ignore"):
-        scaled: NDArray[np.float32] = values * factors.astype(np.float32)
-    return scaled
+    from ninfer_convert.kernels.encoded import multiply_columns
+
+    out = np.empty(values.shape, np.uint32)
+    multiply_columns(values.view(np.uint32), factors, out)
+    return out.view(np.float32)
 
 
 @cache
