@@ -550,3 +550,65 @@ def test_names_of_encodings_filter(tmp_path: Path) -> None:
     artifact = convert(input, text, tmp_path)
     formats = Counter(bound(artifact, name)[0] for name in load_file(GOLDEN / "ct_fp8_tensor" / "expected.safetensors"))
     assert formats == {"fp32": 6, "bf16": 1}
+
+
+# Parents and uses (qwen35.md 3 and 4.3)
+
+
+def group(*members: str) -> str:
+    return f"[[group]]\nselect = {json.dumps([f'{LAYER}.{member}.weight' for member in members])}\n"
+
+
+def use(member: str, policy: str = "AllowA4") -> str:
+    name = f"{LAYER}.{member}.weight"
+    return f'[[use]]\nparameter = "{name}"\ninput = "x/{member}"\nactivation_policy = "{policy}"\n'
+
+
+def test_a_parent_of_matrices_quantized_apart_keeps_both_divisors(tmp_path: Path) -> None:
+    input = checkpoint("ct_nvfp4", tmp_path)
+    text = (
+        group("mlp.gate_proj", "mlp.up_proj")
+        + group("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+        + use("mlp.gate_proj")
+        + use("mlp.up_proj")
+        + use("self_attn.o_proj")
+    )
+    artifact = convert(input, text, tmp_path)
+    records = {record["id"]: record for record in artifact.directory["objects"]}
+    parents = {
+        name: records[object_of(artifact, f"{LAYER}.{name}.weight")] for name in ("mlp.gate_proj", "self_attn.q_proj")
+    }
+    assert (parents["mlp.gate_proj"]["shape"], parents["mlp.gate_proj"]["divisors"]) == ([512, 128], 2)
+    assert (parents["self_attn.q_proj"]["shape"], parents["self_attn.q_proj"].get("divisors", 1)) == ([512, 128], 1)
+    # Both matrices decode to their sources, word for word.
+    assert compare(tmp_path / "a.ninfer", input).identical
+    taken = {
+        each["parameter"].split(".")[-2]: struct.unpack("<f", artifact.object_bytes(divisor["object"]))[0]
+        for each in artifact.directory["uses"]
+        for divisor in [each["auxiliaries"]["activation_input_divisor"]]
+    }
+    tensors = safetensors.read((input / "model.safetensors").read_bytes())
+    stored = {
+        name.split(".")[-2]: struct.unpack("<f", data)[0]
+        for name, (_, _, data) in tensors.items()
+        if name.endswith("input_global_scale")
+    }
+    smallest = min(stored["gate_proj"], stored["up_proj"])
+    assert stored["gate_proj"] != stored["up_proj"]
+    assert taken == {"gate_proj": smallest, "up_proj": smallest, "o_proj": stored["o_proj"]}
+    # What a use takes is not kept in the provenance as well.
+    kept = artifact.directory["provenance"]["activation_scales"]
+    assert sorted(name.split(".")[-2] for name in kept) == ["down_proj", "k_proj", "q_proj", "v_proj"]
+
+
+def test_a_four_bit_use_of_a_weight_without_a_divisor_is_an_error(tmp_path: Path) -> None:
+    tensors = module(
+        "model.layers.0.mlp.up_proj",
+        weight_packed=numbers("U8", (128, 32), 0),
+        weight_scale=("F8_E4M3", (128, 4), bytes(512)),
+        weight_global_scale=numbers("F32", (1,), 1.0),
+    )
+    input = written(tmp_path / "m", tensors)
+    (problem,) = refused(input, use("mlp.up_proj"), tmp_path).problems
+    assert "divisor" in problem.message
+    convert(input, use("mlp.up_proj", "AllowA8"), tmp_path)
