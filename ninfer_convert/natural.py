@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 
-_TOKEN = re.compile(r"([0-9]+)|(.)", re.DOTALL)
-
-Key = tuple[tuple[int, int, str, int], ...]
+_RUN = re.compile("[0-9]+")
 
 
-def natural_key(name: str) -> Key:
+def natural_key(name: str) -> str:
     """A sort key: code point by code point, but two runs of ASCII digits as numbers, then by length."""
-    return tuple(_digits(digits) if digits else (ord(other), 0, "", 0) for digits, other in _TOKEN.findall(name))
+    return _RUN.sub(_spelled, name)
 
 
-def _digits(run: str) -> tuple[int, int, str, int]:
-    # Any digit compares with another character as "0" does: their code points have no other character between them.
-    # The number is compared as text, since a run may be longer than Python converts.
+def _spelled(match: re.Match[str]) -> str:
+    # Behind "0", which compares with another character as any digit does, stand the number's length, the number, and
+    # the run's length: as text, since a run may be longer than Python converts.
+    run = match[0]
     number = run.lstrip("0")
-    return ord("0"), len(number), number, len(run)
+    return f"0{chr(len(number))}{number}{chr(len(run))}"

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ninfer_convert import container
-from ninfer_convert.architectures import Request, Resource, choose
-from ninfer_convert.container import AUXILIARIES, Directory
-from ninfer_convert.errors import Problem, RecipeError, SourceError, printable, unknown
+from ninfer_convert.architectures import choose
+from ninfer_convert.container import Directory
+from ninfer_convert.errors import Problem, RecipeError, SourceError
 from ninfer_convert.formats import get_format
-from ninfer_convert.methods import get_method
 from ninfer_convert.pipeline import provenance
+from ninfer_convert.pipeline.auxiliaries import bad_auxiliaries
 from ninfer_convert.pipeline.importance import find_importance
-from ninfer_convert.pipeline.inputs import BASE, Inputs, Opened, open_input
+from ninfer_convert.pipeline.inputs import BASE, Inputs, open_input, request
 from ninfer_convert.pipeline.objects import place
 from ninfer_convert.pipeline.planned import Plan, Shaping, Twin
 from ninfer_convert.policies import POLICIES
 from ninfer_convert.recipe import load_recipe, resolve
 from ninfer_convert.recipe.resolution import Use
-from ninfer_convert.sources.files import read_whole
 from ninfer_convert.sources.labels import counted, some
 from ninfer_convert.sources.views import transpose
+from ninfer_convert.strict_json import collector_paused
 
 if TYPE_CHECKING:
     from ninfer_convert.architectures import Model, Parameter
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from ninfer_convert.values import Source
 
 
+@collector_paused()
 def make_plan(input: str, recipe: str, shaping: Shaping) -> Plan:
     """What converting `input` by `recipe` will write.
 
@@ -41,15 +41,11 @@ def make_plan(input: str, recipe: str, shaping: Shaping) -> Plan:
     loaded = load_recipe(recipe, shaping.overrides)
     main = open_input(input, loaded, base=shaping.sources.get(BASE))
     architecture = choose(loaded.architecture, main.checkpoint, main.config)
-
-    def build(opened: Opened) -> Model:
-        return architecture.build(opened.checkpoint, opened.config, opened.classification.sources, request)
-
-    request = _request(main.checkpoint, loaded, shaping)
-    model = build(main)
+    asked = request(main.checkpoint, loaded, shaping, architecture)
+    model = main.model(architecture, asked)
     if not model.parameters:
         raise SourceError(Problem("no-tensors", "holds no tensors: nothing to convert", path=main.checkpoint.shown))
-    inputs = Inputs(main, loaded, shaping.sources, build)
+    inputs = Inputs(main, loaded, shaping.sources, architecture, asked)
     resolution = resolve(
         loaded,
         model.parameters,
@@ -61,9 +57,10 @@ def make_plan(input: str, recipe: str, shaping: Shaping) -> Plan:
         requantize=shaping.requantize,
     )
     sources = _sources(model, resolution, inputs)
-    if problems := [*_refusals(sources, resolution), *_bad_auxiliaries(resolution)]:
-        raise RecipeError(problems)
     shapes = {name: source.shape for (name, _), source in sources.items()}
+    shapes |= {alias.name: shapes[alias.target] for alias in resolution.shares}
+    if problems := [*_refusals(sources, resolution), *bad_auxiliaries(resolution, shapes)]:
+        raise RecipeError(problems)
     importance = find_importance(resolution.decisions, shapes, inputs)
     placed = place(model.resources, sources, resolution, importance.vectors)
     directory = Directory(
@@ -94,28 +91,6 @@ def make_plan(input: str, recipe: str, shaping: Shaping) -> Plan:
     )
 
 
-def _request(checkpoint: Checkpoint, recipe: Recipe, shaping: Shaping) -> Request:
-    """What recipe and options ask of the architecture; a role's file is that of the last that gives one."""
-    resources: dict[tuple[str, str], Resource] = {}
-    for table in recipe.resources:
-        content = checkpoint.beside(table.path)
-        if content is None:
-            message = f"there is no {checkpoint.shown_beside(table.path)} for the role {table.role}"
-            raise RecipeError(table.place.problem("no-resource", message))
-        resources[table.component, table.role] = Resource(table.component, table.role, content, Path(table.path).name)
-    for role, path in shaping.resources.items():
-        given = read_whole(Path(path), path)
-        if given is None:
-            raise SourceError(Problem("no-such-file", f"does not exist; it was given for the role {role}", path=path))
-        resources["text", role] = Resource("text", role, given, Path(path).name)
-    return Request(
-        components=shaping.components or recipe.components,
-        resources=tuple(resources.values()),
-        skips=recipe.skip_reason,
-        rename=recipe.rename,
-    )
-
-
 def _architecture_uses(model: Model) -> list[Use]:
     """The uses that the architecture knows; a recipe allows more than its least."""
     return [
@@ -142,39 +117,13 @@ def _refusals(sources: Mapping[tuple[str, int], Source], resolution: Resolution)
     """What headers and scales show cannot be converted as decided."""
     for (name, number), source in sources.items():
         piece = resolution.decisions[name][number]
-        reason = get_method(piece.method).refusal(source, get_format(piece.format), piece.parameters)
+        reason = piece.method.refusal(source, get_format(piece.format), piece.parameters)
         if reason is not None:
-            rule = piece.rule
-            yield Problem(
-                "cannot-convert",
-                f"{name}: {reason}",
-                path=rule.path if rule else source.origins[0].file,
-                tensor=name,
-                line=rule.line if rule else None,
-            )
-
-
-def _bad_auxiliaries(resolution: Resolution) -> Iterator[Problem]:
-    """Auxiliaries of a role that no engine knows, or stored in another format than their role's."""
-    for use in resolution.uses:
-        for role, value in use.auxiliaries.items():
-            known = AUXILIARIES.get(role)
-            message = None
-            if known is None:
-                message = unknown("auxiliary role", role, AUXILIARIES)
-            elif isinstance(value, str):
-                formats = {piece.format for piece in resolution.decisions.get(value, ())}
-                if formats and formats != {known.format}:
-                    message = f"{role} is {printable(value)}, stored as {min(formats)}; it must be {known.format}"
-            if message is not None:
-                rule = use.rule
-                yield Problem(
-                    "bad-auxiliary",
-                    f"{printable(use.parameter)}: {message}",
-                    path=rule.path if rule else None,
-                    tensor=use.parameter,
-                    line=rule.line if rule else None,
-                )
+            message = f"{name}: {reason}"
+            if piece.rule:
+                yield piece.rule.problem("cannot-convert", message, name)
+            else:
+                yield Problem("cannot-convert", message, source.origins[0].file, name)
 
 
 def _components(model: Model, objects: Objects) -> dict[str, container.Component]:

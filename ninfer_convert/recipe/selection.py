@@ -7,7 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING, Protocol
 
 from ninfer_convert.errors import nearest, printable
-from ninfer_convert.natural import Key, natural_key
+from ninfer_convert.natural import natural_key
 
 if TYPE_CHECKING:
     from ninfer_convert.recipe.complaints import Complaints
@@ -170,7 +170,7 @@ class Selection:
         return f"{message}{hint} optional = true allows an empty selection"
 
 
-def natural_keys(texts: Sequence[str]) -> list[Key]:
+def natural_keys(texts: Sequence[str]) -> list[str]:
     """A sort key for captured texts, one after the other in natural order."""
     return [natural_key(text) for text in texts]
 
