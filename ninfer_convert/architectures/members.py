@@ -34,8 +34,10 @@ class Members:
         return default if value is None else value
 
     def size(self, name: str, default: int | None = None) -> int:
-        """A positive whole number that fits 32 bits; 0 for one that does not."""
-        value = self.get(name, default)
+        """A positive whole number that fits 32 bits; 0 for one that does not. `default` where it is absent."""
+        value = self.get(name)
+        if value is None and default is not None:
+            return default
         if type(value) is int and 0 < value < U32:
             return value
         self.wrong(name, value, f"a whole number from 1 to {U32 - 1}")
