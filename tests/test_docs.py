@@ -13,7 +13,7 @@ import pytest
 from tests.cli.program import PROGRAM, environment
 from tests.support import REPOSITORY
 
-PAGES = ("comparing.md",)
+PAGES = ("comparing.md", "proving.md")
 """Those whose examples run on the example checkpoint; they may call it `examples/tiny-llama`."""
 
 
