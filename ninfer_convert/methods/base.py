@@ -36,7 +36,7 @@ class Job:
 
 
 class Method(Protocol):
-    """A conversion method: one frozen object per name, see `methods.METHODS`."""
+    """A conversion method: one frozen object per name, see `methods.METHODS`, or a function that a recipe names."""
 
     @property
     def name(self) -> str: ...
@@ -46,8 +46,8 @@ class Method(Protocol):
         """Names of the formats it makes."""
 
     @property
-    def parameters(self) -> Mapping[str, type]:
-        """The parameters it takes in a recipe, with their types."""
+    def parameters(self) -> Mapping[str, type] | None:
+        """The parameters it takes in a recipe, with their types; None for any."""
 
     @property
     def quantizes(self) -> bool:
@@ -57,4 +57,7 @@ class Method(Protocol):
         """Why it cannot convert this source into this format, from headers and scales alone; None if it can."""
 
     def encoder(self, job: Job) -> Encode:
-        """Prepare once, then encode rows. `encode` raises NumericError naming the tensor, count and place."""
+        """Prepare once, then encode rows. `encode` raises NumericError naming the tensor, count and place.
+
+        A method that is the recipe's own function raises RecipeError, then and here, where that fails.
+        """

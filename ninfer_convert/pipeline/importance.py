@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ninfer_convert.values import Shape
 
 PARAMETER = "imatrix"
-"""The parameter of a method that names a matrix."""
+"""The parameter of a built-in method that names a matrix; a callable's parameters are its own."""
 
 
 @dataclass
@@ -52,7 +52,7 @@ def find_importance(
     problems: list[Problem] = []
     for name, pieces in decisions.items():
         for index, piece in enumerate(pieces):
-            if PARAMETER not in piece.parameters:
+            if PARAMETER not in piece.parameters or piece.method.parameters is None:
                 continue
             place = piece.places["parameters"]
             matrix = inputs.matrix(piece.parameters[PARAMETER], place)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from ninfer_convert.container import Binding, Part, ResourceObject, TensorObject, Use
 from ninfer_convert.formats import get_format
 from ninfer_convert.layouts import TENSOR_ALIGNMENT, Tensor, get_layout, usual_layout
-from ninfer_convert.methods import get_method
 from ninfer_convert.methods.base import Job
 from ninfer_convert.pipeline.planned import Member, PlannedBytes, PlannedTensor
 from ninfer_convert.sources.views import take_rows
@@ -135,7 +134,7 @@ class _Payload:
             source = whole if piece.rows is None else take_rows(whole, *piece.rows)
             importance = self.importance.get((name, number))
             job = Job(source, tensor.format, rows, columns, piece.parameters, piece.non_finite, importance)
-            members.append(Member(name, row, job, get_method(piece.method), piece.rule))
+            members.append(Member(name, row, job, piece.method, piece.rule))
             row += rows
         self._add(PlannedTensor(record, tensor, layout, tuple(members)))
         return record

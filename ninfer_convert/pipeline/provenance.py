@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from hashlib import sha256
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
+from ninfer_convert.methods.callable import CallableMethod
 from ninfer_convert.methods.import_encoded import IMPORT_ENCODED
 from ninfer_convert.pipeline.importance import PARAMETER as IMATRIX
 from ninfer_convert.pipeline.planned import PlannedBytes
@@ -17,6 +19,7 @@ from ninfer_convert.recipe.uses import DIVISOR
 
 if TYPE_CHECKING:
     from ninfer_convert.architectures import Model
+    from ninfer_convert.methods import Method
     from ninfer_convert.pipeline.inputs import Inputs
     from ninfer_convert.pipeline.objects import Placed
     from ninfer_convert.pipeline.planned import PlannedTensor, Shaping
@@ -127,27 +130,40 @@ def _object(planned: PlannedTensor | PlannedBytes, matrices: Mapping[str, Import
     if isinstance(planned, PlannedBytes):
         return dict(planned.origin)
     members = planned.members
+    method, parameters = members[0].method, members[0].job.parameters
     origins = [origin for member in members for origin in member.job.source.origins]
     made: dict[str, Any] = {
         "parameters": [member.parameter for member in members],
         "tensors": [origin.tensor for origin in origins],
         "stored": [origin.stored for origin in origins],
-        "method": members[0].method.name,
+        "method": method.name,
     }
+    if isinstance(method, CallableMethod):
+        name = _utf8(method.code.path.name)
+        made["code"] = {"name": name, "sha256": method.code.sha256, "function": method.function}
     if any(origin.selection for origin in origins):
         made["selections"] = [origin.selection for origin in origins]
-    if members[0].job.parameters:
+    if parameters:
         made["method_parameters"] = {
-            name: _matrix(matrices[value]) if name == IMATRIX else value
-            for name, value in members[0].job.parameters.items()
+            name: _parameter(method, name, value, matrices) for name, value in parameters.items()
         }
     sources = [member.job.source for member in members]
     encodings = [encoding for source in sources if (encoding := source.encoding)]
     if encodings:
         made["encodings"] = [f"{source.stored}: {source.encoding.details}" for source in sources if source.encoding]
-    if members[0].job.parameters.get("round_scales"):
+    if method is IMPORT_ENCODED and parameters.get("round_scales"):
         changes = [encoding.rounded.get(planned.record.format, 0.0) for encoding in encodings]
         made["largest_scale_change"] = f"{max(changes, default=0.0):.6e}"
-    if members[0].method is IMPORT_ENCODED and (notes := [encoding.note for encoding in encodings if encoding.note]):
+    if method is IMPORT_ENCODED and (notes := [encoding.note for encoding in encodings if encoding.note]):
         made["notes"] = notes
     return made
+
+
+def _parameter(method: Method, name: str, value: Any, matrices: Mapping[str, ImportanceMatrix]) -> Any:
+    """A path is recorded by its file: a matrix's, or of a callable any text that leads to one from where it stands."""
+    if isinstance(method, CallableMethod):
+        path = method.code.path.parent / value if isinstance(value, str) else None
+        if path is not None and os.path.isfile(path):
+            return {"name": _utf8(path.name), "sha256": sha256(path.read_bytes()).hexdigest()}
+        return value
+    return _matrix(matrices[value]) if name == IMATRIX else value

@@ -25,6 +25,7 @@ from ninfer_convert.container import (
     with_digests,
 )
 from ninfer_convert.errors import OutputError, Problem, SourceError
+from ninfer_convert.methods.callable import CallableMethod
 from ninfer_convert.pipeline.pieces import Piece, cut
 from ninfer_convert.pipeline.planned import Plan, PlannedBytes, PlannedTensor
 from ninfer_convert.pipeline.threads import for_each
@@ -101,12 +102,13 @@ def run(plan: Plan, destination: Path, running: Running, progress: Callable[[Pro
     """Write the artifact at `destination`.
 
     `progress` is called after every piece, from any thread, one call at a time. Raises NumericError or SourceError
-    for the first piece of the plan that cannot be kept, OutputError for the destination. Whatever is raised,
-    KeyboardInterrupt included, leaves no file of this run behind.
+    for the first piece of the plan that cannot be kept, RecipeError for a function of the recipe's own that fails,
+    OutputError for the destination. Whatever is raised, KeyboardInterrupt included, leaves no file of this run behind.
     """
     start = time.monotonic()
     _refuse_inputs(plan, destination)
     _refuse_different_twins(plan)
+    _load_functions(plan)
     # First of all: parts that a dead run left would give ours other names.
     remove_leftovers(destination)
     files = file_plan(plan, destination, running)
@@ -141,6 +143,14 @@ def _refuse_inputs(plan: Plan, destination: Path) -> None:
     if os.path.exists(destination) and any(os.path.samefile(destination, path) for path in inputs):
         message = "is a file of the checkpoint itself, and is not replaced; choose another name"
         raise OutputError(Problem("is-input", message, path=str(destination)))
+
+
+def _load_functions(plan: Plan) -> None:
+    """Run the files of the recipe's own functions, so that one which cannot be run ends all before it begins."""
+    for planned in plan.tensors:
+        for member in planned.members:
+            if isinstance(member.method, CallableMethod):
+                member.method.load()
 
 
 def _refuse_different_twins(plan: Plan) -> None:

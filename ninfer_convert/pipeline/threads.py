@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from math import inf
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -18,7 +19,7 @@ def for_each(items: Iterable[T], work: Callable[[T], None], jobs: int) -> None:
     """
     source = enumerate(items)
     lock = threading.Lock()
-    failures: list[tuple[int, BaseException]] = []
+    failures: list[tuple[float, BaseException]] = []
     stopped = False
 
     def worker() -> None:
@@ -31,7 +32,7 @@ def for_each(items: Iterable[T], work: Callable[[T], None], jobs: int) -> None:
                 except StopIteration:
                     return
                 except Exception as error:  # raised by the iterable itself: it has no further items
-                    failures.append((-1, error))
+                    failures.append((inf, error))
                     return
             try:
                 work(item)

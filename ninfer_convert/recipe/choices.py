@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ninfer_convert.errors import printable, unknown
@@ -11,8 +12,10 @@ from ninfer_convert.formats import FORMATS
 from ninfer_convert.formats.stored import stored_type
 from ninfer_convert.layouts import Tensor, get_layout, usual_layout
 from ninfer_convert.methods import METHODS, usual_method
+from ninfer_convert.methods.callable import CallableMethod
+from ninfer_convert.methods.code import CodeFault, CodeFile, read_code
 from ninfer_convert.methods.import_encoded import IMPORT_ENCODED
-from ninfer_convert.recipe.keys import BACK_REFERENCE, CALLABLE
+from ninfer_convert.recipe.keys import BACK_REFERENCE
 from ninfer_convert.recipe.schema import AUTO
 from ninfer_convert.recipe.selection import Subject, rows_and_columns
 
@@ -54,7 +57,7 @@ class Choice:
     verdict: Verdict = field(compare=False)
     format: Format
     layout: Layout
-    method: str
+    method: Method
     parameters: Mapping[str, Any]
     non_finite: str
     source: str | None
@@ -90,6 +93,8 @@ class Choices:
     locate: Locate
     defaulted: dict[str, set[str]] = field(default_factory=dict)
     """Names of the parameters that took a `[defaults]` entry, by stored type."""
+    code: dict[Path, CodeFile] = field(default_factory=dict)
+    """Files of functions that have been read."""
 
     def of(self, subject: Subject, regions: Sequence[Region]) -> list[Choice] | None:
         """One for each object of a parameter, in row order; None where something is wrong with any."""
@@ -118,7 +123,7 @@ class Choices:
             choice,
             format=format,
             layout=usual_layout(format.name),
-            method=method.name,
+            method=method,
             parameters={},
             non_finite=_non_finite(format, choice.verdict),
             misfit=None,
@@ -160,7 +165,7 @@ class Choices:
             verdict,
             format,
             layout,
-            method.name,
+            method,
             parameters,
             _non_finite(format, verdict),
             source,
@@ -232,18 +237,29 @@ class Choices:
             return usual
         name = said["method"]
         place = self.place(verdict, "method")
-        if CALLABLE.fullmatch(name) and not self.allow_code:
-            sentence = f"method {name} runs the recipe's own code: pass --allow-code"
-            self.complaints.add(place, "code-not-allowed", sentence)
-            return None
-        method = METHODS.get(name)
-        if method is None:
-            self.complaints.add(place, "unknown-method", unknown("method", name, METHODS))
-        elif format.name not in method.formats:
+        method = METHODS[name] if name in METHODS else self._callable(name, place)
+        if method is not None and format.name not in method.formats:
             made = ", ".join(method.formats)
             self.complaints.add(place, "method-format", f"method {name} does not make {format.name}; it makes {made}")
             return None
         return method
+
+    def _callable(self, name: str, place: Place) -> Method | None:
+        """The recipe's own function that is called `name` at `place`; its file is read, and not run."""
+        if not self.allow_code:
+            sentence = f"method {name} runs the recipe's own code: pass --allow-code"
+            self.complaints.add(place, "code-not-allowed", sentence)
+            return None
+        file, _, function = name.rpartition(":")
+        path = place.folder / file
+        try:
+            code = self.code.get(path) or read_code(path)
+            code.check(function)
+        except CodeFault as fault:
+            self.complaints.add(place, "bad-callable", f"method {printable(name)}: {fault}")
+            return None
+        self.code[path] = code
+        return CallableMethod(code, function)
 
     def _layout(self, format: Format, said: Mapping[str, Any], verdict: Verdict) -> Layout | None:
         name = said.get("layout", AUTO)
@@ -331,6 +347,8 @@ def _tensor_name(parameter: Subject, verdict: Verdict) -> str | None:
 
 def _refused(method: Method, name: str, value: Any) -> str | None:
     """Why a method does not take a parameter."""
+    if method.parameters is None:
+        return None
     expected = method.parameters.get(name)
     if expected is None and method.parameters:
         return unknown(f"parameter of {method.name}", name, method.parameters)

@@ -129,11 +129,12 @@ def _joined_shape(format: Format, shapes: Sequence[Shape], said: Shape | None) -
 
 def _divisors(members: Sequence[Choice]) -> int:
     """How many weight divisors an nvfp4 object has: one, or one for each of its matrices where they differ."""
-    if members[0].format.category != "block-scaled" or members[0].method != IMPORT_ENCODED.name:
+    if members[0].format.category != "block-scaled":
         return 1
-    matrices = [len(member.divisors) or 1 for member in members]
-    if len({divisor for member in members for divisor in member.divisors}) < 2:
+    imported = members[0].method is IMPORT_ENCODED
+    if imported and len({divisor for member in members for divisor in member.divisors}) < 2:
         return 1
+    matrices = [(len(member.divisors) if imported else 0) or 1 for member in members]
     if len({prod(member.shape) // count for member, count in zip(members, matrices, strict=True)}) > 1:
         raise NoParent("their weight divisors differ, which takes equally many rows of each")
     return sum(matrices)

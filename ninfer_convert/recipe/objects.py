@@ -101,7 +101,7 @@ class Objects:
         if not all(self.choices.get(name) for name in members):
             return False
         choices = [choice for name in members for choice in self.choices[name] or ()]
-        if not all(choice.method in METHODS for choice in choices):
+        if not all(choice.method.name in METHODS for choice in choices):
             return False
         if choices[0].format.category != "block-scaled":
             return True

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ninfer_convert.errors import Problem
+    from ninfer_convert.methods import Method
     from ninfer_convert.recipe.model import Place, Selector
     from ninfer_convert.values import Shape
 
@@ -43,7 +44,7 @@ class Piece:
     shape: Shape
     format: str
     layout: str
-    method: str
+    method: Method
     parameters: Mapping[str, Any]
     non_finite: str
     rule: Rule | None

@@ -181,7 +181,7 @@ def _input_divisors(
     for parameter in parameters:
         choices = chosen.get(parameter.name)
         divisor = (choices[0].subject if choices else parameter).input_divisor
-        imported = all(piece.method == IMPORT_ENCODED.name for piece in decisions.get(parameter.name, ()))
+        imported = all(piece.method is IMPORT_ENCODED for piece in decisions.get(parameter.name, ()))
         if divisor is not None and imported:
             divisors[parameter.name] = divisor
     for parent in parents:

@@ -61,7 +61,7 @@ def test_a_format_takes_back_layout_method_and_parameters(tmp_path: Path) -> Non
         "select = 'a'\nformat = 'q4_g64_fp16'",
     )
     (piece,) = solve(tmp_path, text, TWO).decisions["a"]
-    assert (piece.layout, piece.method) == ("row_split_k128_v1", "grouped_absmax")
+    assert (piece.layout, piece.method.name) == ("row_split_k128_v1", "grouped_absmax")
 
 
 def test_a_format_leaves_its_own_assigns_method_and_later_ones(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_format_leaves_its_own_assigns_method_and_later_ones(tmp_path: Path) -
 def test_a_method_alone_keeps_the_format(tmp_path: Path) -> None:
     text = assigns("select = '*'\nformat = 'q6_g64_fp16'", "select = 'a'\nmethod = 'grouped_absmax'")
     (piece,) = solve(tmp_path, text, TWO).decisions["a"]
-    assert (piece.format, piece.method) == ("q6_g64_fp16", "grouped_absmax")
+    assert (piece.format, piece.method.name) == ("q6_g64_fp16", "grouped_absmax")
 
 
 def test_non_finite_survives_a_later_format(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_untouched_parameters_keep_their_words_or_take_a_default(
 ) -> None:
     identical = exact[0] if exact else None
     (piece,) = solve(tmp_path, HEAD, [Parameter("a", stored=stored, exact=exact, identical=identical)]).decisions["a"]
-    assert (piece.format, piece.method, piece.rule) == (format, method, None)
+    assert (piece.format, piece.method.name, piece.rule) == (format, method, None)
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_the_architectures_direct_format_comes_before_the_stored_words(tmp_path:
     resolution = solve(tmp_path, "schema = 1", parameters)
     assert formats(resolution) == {"a": "fp32", "b": "bf16"}
     assert resolution.defaults_applied == {}
-    assert resolution.decisions["b"][0].method == "cast_direct"
+    assert resolution.decisions["b"][0].method.name == "cast_direct"
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def assigned(folder: Path, says: str, *parameters: Parameter, select: str = "*",
 def test_the_usual_method_and_layout(tmp_path: Path, format: str, method: str) -> None:
     text = f"{HEAD}[[assign]]\nselect = '*'\nformat = '{format}'\n"
     (piece,) = solve(tmp_path, text, [Parameter("a")]).decisions["a"]
-    assert piece.method == method
+    assert piece.method.name == method
     assert format in LAYOUTS[piece.layout].formats
 
 
@@ -74,10 +74,10 @@ def test_a_callable_needs_allow_code(tmp_path: Path) -> None:
     assert problem.message == "method x.py:f runs the recipe's own code: pass --allow-code"
 
 
-def test_a_callable_is_no_method_yet(tmp_path: Path) -> None:
+def test_a_callable_must_stand_beside_the_recipe(tmp_path: Path) -> None:
     (problem,) = assigned(tmp_path, "format = 'q4_g64_fp16'\nmethod = 'x.py:f'", allow_code=True)
-    assert placed([problem]) == [("unknown-method", 8, 10)]
-    assert problem.message.startswith("unknown method 'x.py:f'")
+    assert placed([problem]) == [("bad-callable", 8, 10)]
+    assert problem.message == f"method x.py:f: {tmp_path / 'x.py'} does not exist"
 
 
 def test_a_parameter_that_the_method_does_not_take_is_refused(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def assign(select: str, *says: str) -> str:
 
 def test_a_source_alone_takes_the_same_name_there(tmp_path: Path) -> None:
     (piece,) = run(tmp_path, assign("'a'", "source = 'quantized'", "format = 'q8_g32_fp16'")).decisions["a"]
-    assert (piece.source, piece.tensor, piece.method) == ("quantized", None, "import_encoded")
+    assert (piece.source, piece.tensor, piece.method.name) == ("quantized", None, "import_encoded")
 
 
 def test_an_untouched_format_is_that_of_the_source(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_an_untouched_format_is_that_of_the_source(tmp_path: Path) -> None:
 def test_a_source_survives_a_later_format_and_a_rule_is_kept(tmp_path: Path) -> None:
     text = assign("'a'", "source = 'quantized'") + assign("'*'", "format = 'bf16'")
     (piece,) = run(tmp_path, text).decisions["a"]
-    assert (piece.source, piece.format, piece.method) == ("quantized", "bf16", "cast_direct")
+    assert (piece.source, piece.format, piece.method.name) == ("quantized", "bf16", "cast_direct")
 
 
 def test_a_tensor_is_named_for_one_parameter_or_by_the_stars(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_misfit_applies_to_just_those_and_is_counted(tmp_path: Path) -> None:
     resolution = solve(tmp_path, text, [nvfp4("a", (128, 64)), nvfp4("b", (100, 64)), nvfp4("c", (3, 64))])
     assert formats(resolution) == {"a": "nvfp4", "b": "bf16", "c": "bf16"}
     (piece,) = resolution.decisions["b"]
-    assert (piece.method, piece.layout, piece.instead_of) == ("cast_direct", "contiguous_le_v1", "nvfp4")
+    assert (piece.method.name, piece.layout, piece.instead_of) == ("cast_direct", "contiguous_le_v1", "nvfp4")
     assert (piece.parameters, piece.non_finite, piece.shape) == ({}, "keep", (100, 64))
     assert resolution.decisions["a"][0].instead_of is None
     assert resolution.misfits == {"nvfp4": 2}

@@ -35,7 +35,7 @@ def test_every_recipe_is_a_case() -> None:
 def test_a_valid_recipe(case: dict[str, Any]) -> None:
     resolution = run(case["file"])
     found = {
-        name: [[piece.format, piece.method, dict(piece.parameters), piece.rows] for piece in pieces]
+        name: [[piece.format, piece.method.name, dict(piece.parameters), piece.rows] for piece in pieces]
         for name, pieces in resolution.decisions.items()
     }
     expected = {
