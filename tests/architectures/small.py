@@ -15,9 +15,9 @@ from tests.support import bf16, write_safetensors
 
 Array = NDArray[np.float32]
 
-H, V, A, G, D = 48, 24, 3, 1, 16
-NK, DK, NV, DV, T = 2, 4, 6, 8, 4
-F, E, FE, FS = 40, 3, 24, 32
+H, V, A, G, D = 128, 24, 3, 1, 48
+NK, DK, NV, DV, T = 2, 16, 6, 32, 4
+F, E, FE, FS = 160, 3, 128, 136
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def text_config(kind: Kind) -> dict[str, Any]:
         "linear_num_value_heads": NV,
         "linear_value_head_dim": DV,
         "linear_conv_kernel_dim": T,
-        "rope_parameters": {"rope_theta": 10000.0, "partial_rotary_factor": 0.5, "mrope_section": [2, 1, 1]},
+        "rope_parameters": {"rope_theta": 10000.0, "partial_rotary_factor": 0.5, "mrope_section": [4, 4, 4]},
     }
     if kind.experts:
         config |= {

@@ -282,7 +282,7 @@ CONFIG: dict[str, Any] = {
     "num_key_value_heads": 2,
     "linear_num_key_heads": 4,
     "hidden_act": "silu",
-    "rope_parameters": {"rope_theta": 10000.0, "partial_rotary_factor": 0.5, "mrope_section": [1, 2, 1]},
+    "rope_parameters": {"rope_theta": 10000.0, "partial_rotary_factor": 0.5, "mrope_section": [2, 6, 4]},
 }
 
 
@@ -347,7 +347,7 @@ def test_auxiliaries_that_may_be() -> None:
 
 def test_columns_are_signed_by_whole_blocks_of_1024() -> None:
     signs = bytes.fromhex("803f80bf") * (small.H // 2)
-    with pytest.raises(Refused, match="hadamard_signs of 48"):
+    with pytest.raises(Refused, match="hadamard_signs of 128"):
         with_auxiliary("hadamard_signs", (small.H,), "bf16", signs).bind()
 
 

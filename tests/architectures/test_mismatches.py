@@ -79,11 +79,11 @@ def test_a_few_names_under_another_prefix_are_no_prefix(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "tensor", "shape"),
     [
-        (KIND, "layers.1.self_attn.q_proj.weight", (48, 48)),
-        (KIND, "layers.0.linear_attn.conv1d.weight", (4, 1, 64)),
-        (KIND, "layers.0.linear_attn.conv1d.weight", (64, 4)),
-        (small.KINDS["experts in banks"], "layers.0.mlp.experts.gate_up_proj", (3, 48, 47)),
-        (small.KINDS["experts in banks"], "layers.0.mlp.experts.down_proj", (3, 24, 48)),
+        (KIND, "layers.1.self_attn.q_proj.weight", (128, 288)),
+        (KIND, "layers.0.linear_attn.conv1d.weight", (4, 1, 256)),
+        (KIND, "layers.0.linear_attn.conv1d.weight", (256, 4)),
+        (small.KINDS["experts in banks"], "layers.0.mlp.experts.gate_up_proj", (3, 128, 256)),
+        (small.KINDS["experts in banks"], "layers.0.mlp.experts.down_proj", (3, 128, 127)),
     ],
 )
 def test_a_shape_that_config_does_not_make(

@@ -14,7 +14,7 @@ from tests.architectures import small
 from tests.architectures.building import build
 from tests.architectures.facts import facts_27b, facts_35b
 
-ROPE = {"rope_theta": 10000.0, "partial_rotary_factor": 0.5, "mrope_section": [2, 1, 1]}
+ROPE = {"rope_theta": 10000.0, "partial_rotary_factor": 0.5, "mrope_section": [4, 4, 4]}
 
 
 PLAIN = small.Kind(nested=False)
@@ -127,9 +127,9 @@ def test_the_layers_follow_from_the_interval() -> None:
     ("members", "stored"),
     [
         ({"rope_scaling": None}, (10000.0, 0.5)),
-        ({"rope_parameters": {"mrope_section": [2, 1, 1], "partial_rotary_factor": 0.5}}, (1e7, 0.5)),
-        ({"rope_parameters": {"mrope_section": [1, 1, 0]}}, (1e7, 0.25)),
-        ({"rope_parameters": {"mrope_section": [2, 1, 1]}, "partial_rotary_factor": 0.5, "rope_theta": 7}, (7.0, 0.5)),
+        ({"rope_parameters": {"mrope_section": [4, 4, 4], "partial_rotary_factor": 0.5}}, (1e7, 0.5)),
+        ({"rope_parameters": {"mrope_section": [2, 2, 2]}}, (1e7, 0.25)),
+        ({"rope_parameters": {"mrope_section": [4, 4, 4]}, "partial_rotary_factor": 0.5, "rope_theta": 7}, (7.0, 0.5)),
         ({"rope_parameters": {**ROPE, "rope_theta": 8}, "rope_theta": 7}, (8.0, 0.5)),
         ({"rope_parameters": "absent", "rope_scaling": {**ROPE, "type": "default", "factor": 1.0}}, (10000.0, 0.5)),
         ({"rope_parameters": {"rope_theta": 3}, "rope_scaling": {**ROPE, "rope_theta": 3}}, (3.0, 0.5)),
@@ -209,7 +209,7 @@ RULES: list[tuple[dict[str, Any], str]] = [
     ),
     ({"rope_parameters": {**ROPE, "rope_theta": 0}}, f"rope_parameters.rope_theta is 0, where {OVER_ZERO}"),
     (
-        {"rope_parameters": {"mrope_section": [2, 1, 1]}, "partial_rotary_factor": "half"},
+        {"rope_parameters": {"mrope_section": [4, 4, 4]}, "partial_rotary_factor": "half"},
         f'partial_rotary_factor is "half", where {OVER_ZERO}',
     ),
     (
@@ -230,19 +230,19 @@ RULES: list[tuple[dict[str, Any], str]] = [
     ({"rope_parameters": {**ROPE, "partial_rotary_factor": 1.5}}, "partial_rotary_factor is 1.5, over 1"),
     (
         {"rope_parameters": {**ROPE, "partial_rotary_factor": 0.4375}},
-        "partial_rotary_factor 0.4375 of head_dim 16 is 7 values, where pairs are rotated",
+        "partial_rotary_factor 0.4375 of head_dim 48 is 21 values, where pairs are rotated",
     ),
     (
-        {"rope_parameters": {**ROPE, "partial_rotary_factor": 0.05}},
-        "partial_rotary_factor 0.05000000074505806 of head_dim 16 is 0 values, where pairs are rotated",
+        {"rope_parameters": {**ROPE, "partial_rotary_factor": 0.02}},
+        "partial_rotary_factor 0.019999999552965164 of head_dim 48 is 0 values, where pairs are rotated",
     ),
     (
-        {"rope_parameters": {**ROPE, "mrope_section": [2, 2, 1]}},
-        "mrope_section [2, 2, 1] adds up to 5, where 4 pairs are rotated",
+        {"rope_parameters": {**ROPE, "mrope_section": [4, 4, 3]}},
+        "mrope_section [4, 4, 3] adds up to 11, where 12 pairs are rotated",
     ),
     (
-        {"rope_parameters": {**ROPE, "mrope_section": [1, 2, 1]}},
-        "mrope_section [1, 2, 1] cannot be interleaved: time, height and width would get [2, 1, 1]",
+        {"rope_parameters": {**ROPE, "mrope_section": [3, 5, 4]}},
+        "mrope_section [3, 5, 4] cannot be interleaved: time, height and width would get [4, 4, 4]",
     ),
 ]
 

@@ -78,17 +78,17 @@ def test_geometries_that_no_engine_computes_are_warnings(tmp_path: Path) -> None
     assert [(problem.code, problem.message) for problem in build(tmp_path).warnings] == [
         (
             "geometry",
-            "queries of 48, keys of 16 and a hidden size of 48 bind, but the engine computes full attention of 6144, "
+            "queries of 144, keys of 48 and a hidden size of 128 bind, but the engine computes full attention of 6144, "
             "1024 and 5120 or of 4096, 512 and 2048 only",
         ),
         (
             "geometry",
-            "keys of 8, values of 48 and a hidden size of 48 bind, but the engine computes linear attention of 2048, "
-            "6144 and 5120 or of 2048, 4096 and 2048 only",
+            "keys of 32, values of 192 and a hidden size of 128 bind, but the engine computes linear attention of "
+            "2048, 6144 and 5120 or of 2048, 4096 and 2048 only",
         ),
         (
             "geometry",
-            "2 of 3 experts of 24, a shared one of 32 and a hidden size of 48 bind, but the engine computes 8 of 256 "
-            "of 512, 512 and 2048 only",
+            "2 of 3 experts of 128, a shared one of 136 and a hidden size of 128 bind, but the engine computes 8 of "
+            "256 of 512, 512 and 2048 only",
         ),
     ]
