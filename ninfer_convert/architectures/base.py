@@ -76,7 +76,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Resource:
-    """A file stored verbatim: `role` names it in its component, `origin` is the file it was read from."""
+    """A file stored verbatim: `role` names it in its component, `origin` is its path as the user typed it."""
 
     component: str
     role: str
@@ -141,7 +141,8 @@ class Architecture:
 
     `classes` are the names in config.json's `architectures` that mean it; `components` what it can make an artifact of.
     `automatic`: a checkpoint of these classes takes it unasked; not so where no engine binds its artifacts yet, and the
-    generic one, which takes any tensors, serves a user better.
+    generic one, which takes any tensors, serves a user better. `renames`: its names are those of the tensors, which a
+    recipe may change.
     """
 
     name: str
@@ -149,6 +150,7 @@ class Architecture:
     classes: tuple[str, ...] = ()
     components: tuple[str, ...] = ("text",)
     automatic: bool = True
+    renames: bool = False
 
     def build(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ninfer_convert.architectures.base import Architecture, Component, Model, Parameter, Resource
-from ninfer_convert.architectures.resources import further_resources, optional_resources
+from ninfer_convert.architectures.resources import optional_resources
 from ninfer_convert.natural import natural_key
 
 if TYPE_CHECKING:
@@ -33,14 +33,14 @@ def build(
     """
     names = rename(list(sources))
     named = ((names[name], source) for name, source in sources.items())
-    resources, warnings = optional_resources(checkpoint, given)
+    resources, warnings = optional_resources(checkpoint, given, _gguf_metadata(checkpoint))
     return Model(
         architecture="generic",
         components=(Component("text", _config(checkpoint, config)),),
         parameters=tuple(
             Parameter(name, source) for name, source in sorted(named, key=lambda pair: natural_key(pair[0]))
         ),
-        resources=(*resources, *_gguf_metadata(checkpoint), *further_resources(given)),
+        resources=resources,
         warnings=warnings,
     )
 
@@ -63,7 +63,7 @@ def _gguf_metadata(checkpoint: Checkpoint) -> tuple[Resource, ...]:
     """The key values and tensor infos of a GGUF, so that an export can give them back."""
     if not checkpoint.raw_metadata:
         return ()
-    return (Resource("text", "gguf_metadata", checkpoint.raw_metadata, origin=checkpoint.files[0].path.name),)
+    return (Resource("text", "gguf_metadata", checkpoint.raw_metadata, checkpoint.files[0].shown),)
 
 
 def _make(
@@ -72,4 +72,4 @@ def _make(
     return build(checkpoint, config, sources, request.rename, request.resources)
 
 
-GENERIC = Architecture("generic", _make)
+GENERIC = Architecture("generic", _make, renames=True)

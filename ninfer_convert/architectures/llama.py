@@ -14,7 +14,7 @@ from ninfer_convert.architectures.base import Architecture, Component, Model
 from ninfer_convert.architectures.filling import fill, tied_head
 from ninfer_convert.architectures.generic import whole_config
 from ninfer_convert.architectures.members import Members
-from ninfer_convert.architectures.resources import further_resources, optional_resources
+from ninfer_convert.architectures.resources import optional_resources
 from ninfer_convert.architectures.table import Block, Placed, Row
 from ninfer_convert.errors import SourceError
 
@@ -62,7 +62,7 @@ def build(
         architecture=LLAMA.name,
         components=(Component("text", whole_config(config)),),
         parameters=filling.parameters,
-        resources=(*resources, *further_resources(request.resources)),
+        resources=resources,
         groups=filling.groups,
         passed_by=filling.passed_by,
         unbindable="no engine binds the logical names of Llama and Qwen3 today",

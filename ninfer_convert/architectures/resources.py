@@ -19,21 +19,20 @@ TEXT_FILES = (TOKENIZER, TOKENIZER_CONFIG, "chat_template.jinja", GENERATION)
 Found = tuple[tuple[Resource, ...], tuple[Problem, ...]]
 
 
-def optional_resources(checkpoint: Checkpoint, given: Sequence[Resource]) -> Found:
-    """The text files that there are; a warning for each that is empty."""
+def optional_resources(checkpoint: Checkpoint, given: Sequence[Resource], made: Sequence[Resource] = ()) -> Found:
+    """The text files that there are, what else the architecture has `made`, and whatever more is given, in this order.
+
+    One that is given stands in for that of its role. A warning for each that is empty.
+    """
+    usual = {resource.role: resource for resource in (*_text_files(checkpoint, given), *made)}
     found, warnings = [], []
-    for resource in _text_files(checkpoint, given):
+    for resource in (usual | {resource.role: resource for resource in given}).values():
         if resource.content:
             found.append(resource)
         else:
-            message = "is empty and does not become a resource"
-            warnings.append(Problem("empty-resource", message, path=_shown(checkpoint, resource)))
+            message = f"is empty and does not become the resource {resource.role}"
+            warnings.append(Problem("empty-resource", message, path=resource.origin))
     return tuple(found), tuple(warnings)
-
-
-def further_resources(given: Sequence[Resource]) -> tuple[Resource, ...]:
-    """Those given that are none of the text files."""
-    return tuple(resource for resource in given if resource.role not in TEXT_FILES)
 
 
 def text_resources(checkpoint: Checkpoint, given: Sequence[Resource], vocabulary: int) -> Found:
@@ -51,17 +50,18 @@ def text_resources(checkpoint: Checkpoint, given: Sequence[Resource], vocabulary
         for role in TEXT_FILES
         if role not in found
     ]
-    for resource in further_resources(given):
-        message = f"{resource.role} is no resource of {resource.component}; it has {', '.join(TEXT_FILES)}"
-        problems.append(Problem("unknown-resource", message, path=resource.origin))
+    for resource in given:
+        if resource.role not in TEXT_FILES:
+            message = f"{resource.role} is no resource of {resource.component}; it has {', '.join(TEXT_FILES)}"
+            problems.append(Problem("unknown-resource", message, path=resource.origin))
     objects: dict[str, Any] = {}
     for role, resource in found.items():
         fault, objects[role] = _read(resource)
         if fault:
-            problems.append(Problem("bad-resource", fault, path=_shown(checkpoint, resource)))
+            problems.append(Problem("bad-resource", fault, path=resource.origin))
     if not problems:
         faults = token_faults(objects[TOKENIZER], objects[TOKENIZER_CONFIG], objects[GENERATION], vocabulary)
-        problems += (Problem("bad-tokens", fault.message, _shown(checkpoint, found[fault.file])) for fault in faults)
+        problems += (Problem("bad-tokens", fault.message, found[fault.file].origin) for fault in faults)
     return tuple(found.values()), tuple(problems)
 
 
@@ -72,12 +72,7 @@ def _text_files(checkpoint: Checkpoint, given: Sequence[Resource]) -> Iterator[R
         if role in named:
             yield named[role]
         elif (content := checkpoint.beside(role)) is not None:
-            yield Resource("text", role, content, origin=role)
-
-
-def _shown(checkpoint: Checkpoint, resource: Resource) -> str:
-    """How messages call its file."""
-    return checkpoint.shown_beside(resource.role) if resource.origin == resource.role else resource.origin
+            yield Resource("text", role, content, checkpoint.shown_beside(role))
 
 
 def _read(resource: Resource) -> tuple[str, Any]:

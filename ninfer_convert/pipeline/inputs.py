@@ -5,19 +5,22 @@ Checkpoints and importance matrices are opened when first asked for, once each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ninfer_convert.architectures import Model, Parameter
-from ninfer_convert.errors import Problem, SourceError, printable, unknown
+from ninfer_convert.architectures import Model, Parameter, Request, Resource
+from ninfer_convert.errors import Problem, RecipeError, SourceError, printable, unknown
 from ninfer_convert.sources import open_checkpoint
 from ninfer_convert.sources.config import read_config
 from ninfer_convert.sources.encoded import Classification, classify
+from ninfer_convert.sources.files import read_whole
 from ninfer_convert.sources.imatrix import ImportanceMatrix, open_imatrix
 
 if TYPE_CHECKING:
+    from ninfer_convert.architectures import Architecture
+    from ninfer_convert.pipeline.planned import Shaping
     from ninfer_convert.recipe import Recipe, Subject
     from ninfer_convert.recipe.model import Place
     from ninfer_convert.sources.base import Checkpoint
@@ -33,6 +36,10 @@ class Opened:
     checkpoint: Checkpoint
     config: Mapping[str, Any] | None
     classification: Classification
+
+    def model(self, architecture: Architecture, request: Request) -> Model:
+        """What `architecture` sees in it. Raises SourceError, and RecipeError for a component that is not known."""
+        return architecture.build(self.checkpoint, self.config, self.classification.sources, request)
 
 
 def open_input(path: str, recipe: Recipe, source: str = "model", base: str | None = None) -> Opened:
@@ -58,11 +65,48 @@ def open_input(path: str, recipe: Recipe, source: str = "model", base: str | Non
     return Opened(checkpoint, config, classification)
 
 
+def request(checkpoint: Checkpoint, recipe: Recipe, shaping: Shaping, architecture: Architecture) -> Request:
+    """What recipe and options ask of the architecture; a role's file is that of the last that gives one.
+
+    Raises RecipeError for what the architecture or the checkpoint's folder lacks, SourceError for files that cannot be
+    read.
+    """
+    problems = []
+    if recipe.renames and not architecture.renames:
+        message = f"[[rename]] is for the generic architecture; {architecture.name} has names of its own"
+        problems.append(recipe.renames[0].place.problem("own-names", message))
+    resources: dict[tuple[str, str], Resource] = {}
+    for table in recipe.resources:
+        content = checkpoint.beside(table.path)
+        shown = checkpoint.shown_beside(table.path)
+        if table.component not in architecture.components:
+            message = unknown(f"component of {architecture.name}", table.component, architecture.components)
+            problems.append(table.place.problem("unknown-component", message))
+        elif content is None:
+            message = f"there is no {shown} for the role {printable(table.role)}"
+            problems.append(table.place.problem("no-resource", message))
+        else:
+            resources[table.component, table.role] = Resource(table.component, table.role, content, shown)
+    if problems:
+        raise RecipeError(problems)
+    for role, path in shaping.resources.items():
+        given = read_whole(Path(path), path)
+        if given is None:
+            raise SourceError(Problem("no-such-file", f"does not exist; it was given for the role {role}", path=path))
+        resources["text", role] = Resource("text", role, given, path)
+    return Request(
+        components=shaping.components or recipe.components,
+        resources=tuple(resources.values()),
+        skips=recipe.skip_reason,
+        rename=recipe.rename,
+    )
+
+
 class Inputs:
-    """The main input and those given by name; `build` makes a model of one as the plan's architecture sees it."""
+    """The main input and those given by name, which the plan's architecture sees alike."""
 
     def __init__(
-        self, main: Opened, recipe: Recipe, given: Mapping[str, str], build: Callable[[Opened], Model]
+        self, main: Opened, recipe: Recipe, given: Mapping[str, str], architecture: Architecture, request: Request
     ) -> None:
         self.main = main
         self.checkpoints: dict[str, Checkpoint] = {}
@@ -71,7 +115,8 @@ class Inputs:
         """Importance matrices opened so far, by source name or path."""
         self._recipe = recipe
         self._given = given
-        self._build = build
+        self._architecture = architecture
+        self._request = replace(request, rename=recipe.rename_elsewhere)
         self._opened: dict[str | None, Opened] = {None: main}
         self._parameters: dict[str | None, Mapping[str, Parameter]] = {}
 
@@ -87,7 +132,7 @@ class Inputs:
                 return f"{where} has no such tensor: {unknown('tensor', tensor, sources)}"
             return Parameter(parameter.name, sources[tensor])
         if source not in self._parameters:
-            model = self._build(self._open(source))
+            model = self._open(source).model(self._architecture, self._request)
             self._parameters[source] = {found.name: found for found in model.parameters}
         return self._parameters[source].get(parameter.name) or f"{where} has no parameter of that name"
 

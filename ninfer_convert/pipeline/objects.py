@@ -13,6 +13,7 @@ from ninfer_convert.formats import get_format
 from ninfer_convert.layouts import TENSOR_ALIGNMENT, Tensor, get_layout, usual_layout
 from ninfer_convert.methods.base import Job
 from ninfer_convert.pipeline.planned import Member, PlannedBytes, PlannedTensor
+from ninfer_convert.pipeline.provenance import file_name
 from ninfer_convert.sources.views import take_rows
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class _Payload:
     def add_resource(self, resource: Resource) -> None:
         id = f"resource/{resource.component}/{resource.role}"
         record = ResourceObject(id, self.end, len(resource.content))
-        self._add(PlannedBytes(record, resource.content, {"file": resource.origin}))
+        self._add(PlannedBytes(record, resource.content, {"file": file_name(resource.origin)}))
 
     def add_scalar(self, value: float, role: str) -> str:
         """A binary32 auxiliary of its own; returns its id."""

@@ -52,7 +52,7 @@ def record(
         "tool": {"name": "ninfer-convert", "encoding": ENCODING},
         "recipe": {
             "name": _utf8(recipe.name),
-            "files": [{"name": _utf8(file.path.name), "sha256": file.sha256} for file in recipe.files],
+            "files": [{"name": file_name(file.path), "sha256": file.sha256} for file in recipe.files],
         },
         "overrides": {"set": list(recipe.overrides), "requantize": shaping.requantize, "name": shaping.name},
         "sources": {
@@ -84,7 +84,7 @@ def record(
 
 def _matrix(matrix: ImportanceMatrix) -> dict[str, Any]:
     """A path inside parameters: the file's name and digest."""
-    return {"name": _utf8(os.path.basename(matrix.shown)), "sha256": matrix.sha256}
+    return {"name": file_name(matrix.shown), "sha256": matrix.sha256}
 
 
 def activation_scales(model: Model, resolution: Resolution) -> dict[str, dict[str, Any]]:
@@ -110,7 +110,7 @@ def activation_scales(model: Model, resolution: Resolution) -> dict[str, dict[st
 def _files(checkpoint: Checkpoint) -> list[dict[str, Any]]:
     """Of a split GGUF the resource `gguf_metadata` keeps the first part's order of tensors; the others' stands here."""
     files: dict[SourceFile, dict[str, Any]] = {
-        file: {"name": _utf8(file.path.name), "size": file.size, "header_sha256": file.header_sha256}
+        file: {"name": file_name(file.path), "size": file.size, "header_sha256": file.header_sha256}
         for file in checkpoint.files
     }
     if checkpoint.kind == "gguf":
@@ -120,8 +120,13 @@ def _files(checkpoint: Checkpoint) -> list[dict[str, Any]]:
     return list(files.values())
 
 
+def file_name(path: str | os.PathLike[str]) -> str:
+    """The last component of a path, as JSON can hold it."""
+    return _utf8(os.path.basename(path))
+
+
 def _utf8(name: str) -> str:
-    """A file's name as JSON can hold it, the same in every locale; bytes that are not UTF-8 are spelled `\\xNN`."""
+    """A name that may be a file's, the same in every locale; bytes that are not UTF-8 are spelled `\\xNN`."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
@@ -139,8 +144,7 @@ def _object(planned: PlannedTensor | PlannedBytes, matrices: Mapping[str, Import
         "method": method.name,
     }
     if isinstance(method, CallableMethod):
-        name = _utf8(method.code.path.name)
-        made["code"] = {"name": name, "sha256": method.code.sha256, "function": method.function}
+        made["code"] = {"name": file_name(method.code.path), "sha256": method.code.sha256, "function": method.function}
     if any(origin.selection for origin in origins):
         made["selections"] = [origin.selection for origin in origins]
     if parameters:
@@ -164,6 +168,6 @@ def _parameter(method: Method, name: str, value: Any, matrices: Mapping[str, Imp
     if isinstance(method, CallableMethod):
         path = method.code.path.parent / value if isinstance(value, str) else None
         if path is not None and os.path.isfile(path):
-            return {"name": _utf8(path.name), "sha256": sha256(path.read_bytes()).hexdigest()}
+            return {"name": file_name(path), "sha256": sha256(path.read_bytes()).hexdigest()}
         return value
     return _matrix(matrices[value]) if name == IMATRIX else value

@@ -26,6 +26,7 @@ from ninfer_convert.container import (
 )
 from ninfer_convert.errors import OutputError, Problem, SourceError
 from ninfer_convert.methods.callable import CallableMethod
+from ninfer_convert.pipeline.auxiliaries import refuse_illegal_words
 from ninfer_convert.pipeline.pieces import Piece, cut
 from ninfer_convert.pipeline.planned import Plan, PlannedBytes, PlannedTensor
 from ninfer_convert.pipeline.threads import for_each
@@ -107,7 +108,8 @@ def run(plan: Plan, destination: Path, running: Running, progress: Callable[[Pro
     """
     start = time.monotonic()
     _refuse_inputs(plan, destination)
-    _refuse_different_twins(plan)
+    refuse_different_twins(plan)
+    refuse_illegal_words(plan)
     _load_functions(plan)
     # First of all: parts that a dead run left would give ours other names.
     remove_leftovers(destination)
@@ -153,7 +155,7 @@ def _load_functions(plan: Plan) -> None:
                 member.method.load()
 
 
-def _refuse_different_twins(plan: Plan) -> None:
+def refuse_different_twins(plan: Plan) -> None:
     """An alias that the checkpoint holds too must hold the words of its target (recipes.md, Share)."""
     problems = []
     for twin in plan.twins:

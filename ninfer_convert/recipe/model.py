@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -182,6 +182,10 @@ class Recipe:
     def rename(self, names: Sequence[str]) -> dict[str, str]:
         """The logical name of each source name by `[[rename]]`; raises RecipeError."""
         return rename(self.renames, names)
+
+    def rename_elsewhere(self, names: Sequence[str]) -> dict[str, str]:
+        """The same of an input beside the main one, which may have nothing to rename."""
+        return rename([replace(table, optional=True) for table in self.renames], names)
 
     def skip_reason(self, name: str) -> str | None:
         """Why what the source calls `name` is left out, by the first `[[skip]]` that selects it; None: it is not."""

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ninfer_convert.errors import Problem
+
 if TYPE_CHECKING:
-    from ninfer_convert.errors import Problem
     from ninfer_convert.methods import Method
     from ninfer_convert.recipe.model import Place, Selector
     from ninfer_convert.values import Shape
@@ -25,6 +26,9 @@ class Rule:
     @classmethod
     def of(cls, place: Place, *selectors: Selector) -> Rule:
         return cls(place.path, place.line, place.column, ", ".join(selector.glob.text for selector in selectors))
+
+    def problem(self, code: str, message: str, parameter: str | None = None) -> Problem:
+        return Problem(code, message, path=self.path, tensor=parameter, line=self.line, column=self.column)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,77 @@
+"""What the auxiliaries of uses must be (container.md 2): judged in the plan, their words before any is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import prod
+from typing import TYPE_CHECKING
+
+from ninfer_convert.container import AUXILIARIES
+from ninfer_convert.errors import NumericError, Problem, printable, unknown
+from ninfer_convert.formats import get_format
+
+if TYPE_CHECKING:
+    from ninfer_convert.pipeline.planned import Plan
+    from ninfer_convert.recipe import Resolution, Use
+    from ninfer_convert.values import Shape
+
+
+def bad_auxiliaries(resolution: Resolution, shapes: Mapping[str, Shape]) -> Iterator[Problem]:
+    """Auxiliaries of a role that no engine knows, or that their role does not allow; `shapes` are the logical ones."""
+    for use in resolution.uses:
+        for role, value in use.auxiliaries.items():
+            if fault := _fault(use, role, value, resolution, shapes):
+                message = f"{printable(use.parameter)}: {fault}"
+                if use.rule:
+                    yield use.rule.problem("bad-auxiliary", message, use.parameter)
+                else:
+                    yield Problem("bad-auxiliary", message, tensor=use.parameter)
+
+
+def _fault(use: Use, role: str, value: str | float, resolution: Resolution, shapes: Mapping[str, Shape]) -> str | None:
+    known = AUXILIARIES.get(role)
+    if known is None:
+        return unknown("auxiliary role", role, AUXILIARIES)
+    for format in _formats(use.parameter, resolution):
+        if known.category not in (None, get_format(format).category):
+            return f"{role} is for {known.category} formats, and it is stored as {format}"
+    if isinstance(value, float):
+        return None if known.scalar else f"{role} is a number; it must be the name of a parameter"
+    for format in _formats(value, resolution):
+        if format != known.format:
+            return f"{role} is {printable(value)}, stored as {format}; it must be {known.format}"
+    shape = shapes[use.parameter]
+    fault = known.count_fault(prod(shapes[value]), shape[-1] if len(shape) > 1 else None)
+    return fault and f"{role} is {printable(value)}, which {fault}"
+
+
+def _formats(parameter: str, resolution: Resolution) -> Iterator[str]:
+    return (piece.format for piece in resolution.decisions[_stored(parameter, resolution)])
+
+
+def _stored(parameter: str, resolution: Resolution) -> str:
+    """What holds its words: itself, or what it is an alias of."""
+    return next((alias.target for alias in resolution.shares if alias.name == parameter), parameter)
+
+
+def refuse_illegal_words(plan: Plan) -> None:
+    """Read the parameters that are auxiliaries; raises NumericError where a role does not allow a word of them."""
+    problems = []
+    for use in plan.resolution.uses:
+        for role, value in use.auxiliaries.items():
+            if isinstance(value, str):
+                data = _words(plan, _stored(value, plan.resolution))
+                for element, fault in AUXILIARIES[role].value_faults(data):
+                    message = (
+                        f"{printable(use.parameter)}: {role} is {printable(value)}, whose element {element} {fault}"
+                    )
+                    problems.append(Problem("bad-auxiliary", message, tensor=value))
+                    break
+    if problems:
+        raise NumericError(problems)
+
+
+def _words(plan: Plan, parameter: str) -> bytes:
+    """The words that a parameter of a direct format will be stored as."""
+    members = [member for planned in plan.tensors for member in planned.members if member.parameter == parameter]
+    return b"".join(member.method.encoder(member.job)(0, member.job.rows).codes.tobytes() for member in members)
