@@ -432,3 +432,54 @@ def test_imported_words_with_divisors(tmp_path: Path) -> None:
     (tmp_path / "m.ninfer").write_bytes(data)
     (difference,) = found(tmp_path, plan).differences
     assert difference.rows == (0, 1)
+
+
+def test_members_of_a_parent_are_told_apart(tmp_path: Path) -> None:
+    """A parent of two matrices, an alias of one of them, and an auxiliary: bytes that the plan knows itself."""
+    write_safetensors(
+        tmp_path / "m.safetensors",
+        {name: ("BF16", (6, 128), bf16(gaussian((6, 128), seed))) for seed, name in enumerate(("q", "k", "o"))},
+    )
+    (tmp_path / "r.toml").write_text(
+        'schema = 1\nname = "t"\n[[assign]]\nselect = "*"\nformat = "q4_g64_fp16"\n'
+        '[[group]]\nselect = ["q", "k"]\n[[share]]\nparameter = "tied"\nwith = "o"\n'
+        '[[use]]\nparameter = "o"\ninput = "x"\nauxiliaries = { activation_input_divisor = 2.5 }\n'
+    )
+    plan = planned(tmp_path)
+    run(plan, tmp_path / "m.ninfer", Running())
+    assert found(tmp_path, plan).ok
+    path = tmp_path / "m.ninfer"
+    directory = container.read(path).directory
+    parent, auxiliary = directory["objects"][0], directory["objects"][-1]
+    assert parent["shape"] == [12, 128]
+    original = path.read_bytes()
+    start = len(original) - plan.payload_bytes
+    for place, owners, rows in (
+        (parent["offset"] + 5 * 64, (parent["id"], "q"), (5, 6)),
+        (parent["offset"] + 6 * 64, (parent["id"], "k"), (6, 7)),
+        (auxiliary["offset"], (auxiliary["id"], None), None),
+    ):
+        data = bytearray(original)
+        data[start + place] ^= 1
+        path.write_bytes(data)
+        (difference,) = found(tmp_path, plan).differences
+        assert (difference.object, difference.parameter) == owners
+        assert difference.rows == rows
+
+
+def test_members_that_meet_within_a_piece_are_told_together(tmp_path: Path) -> None:
+    """Pieces of nvfp4 are multiples of 128 rows."""
+    _, _, rows = gguf.read(GOLDEN / "extras.gguf")["blk.0.nvfp4.weight"]
+    blocks = np.tile(rows, (11, 1))[:64].tobytes()
+    (tmp_path / "m.gguf").write_bytes(gguf.File([gguf.Tensor(name, 40, (64, 512), blocks) for name in "ab"]).build())
+    (tmp_path / "r.toml").write_text(
+        'schema = 1\nname = "t"\n[[assign]]\nselect = "*"\nformat = "nvfp4"\n[[group]]\nselect = ["a", "b"]\n'
+    )
+    plan = make_plan(str(tmp_path / "m.gguf"), str(tmp_path / "r.toml"), Shaping())
+    run(plan, tmp_path / "m.ninfer", Running())
+    assert found(tmp_path, plan).ok
+    data = bytearray((tmp_path / "m.ninfer").read_bytes())
+    data[len(data) - 4 - 128 * 32 - 1] ^= 1
+    (tmp_path / "m.ninfer").write_bytes(data)
+    (difference,) = found(tmp_path, plan).differences
+    assert (difference.parameter, difference.rows) == ("a, b", (127, 128))

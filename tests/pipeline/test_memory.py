@@ -1,4 +1,4 @@
-"""Memory stays flat: what a conversion holds does not grow with the tensor."""
+"""Memory stays flat: what a run holds does not grow with the tensor."""
 
 from __future__ import annotations
 
@@ -13,13 +13,19 @@ MiB = 1 << 20
 
 
 def peak_memory(input: Path, recipe: str, *options: str) -> int:
-    """The largest resident size of a conversion, in bytes; files are read, not mapped, so that it is anonymous."""
+    """The largest resident size of a conversion, in bytes."""
     output = input.with_suffix(".ninfer")
-    process = subprocess.Popen(command(input, "-r", recipe, "-o", output, "--quiet", *options))
+    peak = peak_of(input, "-r", recipe, "-o", output, "--quiet", *options)
+    output.unlink()
+    return peak
+
+
+def peak_of(*arguments: str | Path) -> int:
+    """The largest resident size of a run, in bytes; files are read, not mapped, so that it is anonymous."""
+    process = subprocess.Popen(command(*arguments))
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0
-    output.unlink()
     return usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
@@ -39,3 +45,16 @@ def test_the_memory_option_is_honoured(tmp_path: Path) -> None:
     large = sparse(tmp_path, "large.safetensors", 1 << 16, 1 << 12, "F32", 4)
     capped = peak_memory(large, "q6", "--memory", "16MiB", "--jobs", "4")
     assert capped - small < 48 * MiB
+
+
+def test_neither_checking_nor_exporting_takes_what_the_model_takes(tmp_path: Path) -> None:
+    peaks = []
+    for name, rows in (("small", 128), ("large", 1 << 15)):
+        input = sparse(tmp_path, f"{name}.safetensors", rows, 1 << 12)
+        artifact, output = input.with_suffix(".ninfer"), tmp_path / f"{name}-out.safetensors"
+        peak_of(input, "-r", "q4", "-o", artifact, "--quiet")
+        checking = peak_of("check", artifact, input, "-r", "q4", "--full", "--quiet")
+        exporting = peak_of("export", artifact, "-o", output, "--dtype", "bf16", "--quiet")
+        peaks.append((checking, exporting))
+        output.unlink()
+    assert all(large - small < 64 * MiB for small, large in zip(*peaks, strict=True))
