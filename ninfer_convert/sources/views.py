@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, NoReturn
 from ninfer_convert.errors import Problem, SourceError
 from ninfer_convert.formats.stored import stored_type
 from ninfer_convert.sources.labels import label
-from ninfer_convert.values import Encoding, Values, joined
+from ninfer_convert.values import Encoding, Origin, Values, joined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ninfer_convert.values import Origin, Shape, Source, Words
+    from ninfer_convert.values import Shape, Source, Words
 
 Runs = tuple[tuple[int, int], ...]
 """Half-open ranges of an axis, in the order in which they follow one another in the result."""
@@ -93,10 +93,16 @@ class _View(ABC):
     def selection(self) -> str:
         """What it makes of the source, for provenance."""
 
-    @property
+    @cached_property
     def origins(self) -> Sequence[Origin]:
         return [
-            replace(origin, selection=", ".join(filter(None, (origin.selection, self.selection))))
+            Origin(
+                origin.source,
+                origin.file,
+                origin.tensor,
+                origin.stored,
+                f"{origin.selection}, {self.selection}" if origin.selection else self.selection,
+            )
             for origin in self.whole.origins
         ]
 
@@ -126,7 +132,7 @@ class _View(ABC):
 class _Rows(_View):
     runs: Runs
 
-    @property
+    @cached_property
     def shape(self) -> Shape:
         return (self._ends[-1], *self.whole.shape[1:])
 
