@@ -103,7 +103,7 @@ class CallableMethod:
         return encode
 
     def _values(self, job: Job, begin: int, end: int) -> NDArray[np.float32]:
-        """Elements [begin, end) of the source as binary32, read-only."""
+        """Elements [begin, end) of the source as binary32, an array that cannot be made writeable."""
         import numpy as np
 
         from ninfer_convert.kernels.cast import count_non_finite, find_made_infinite, floats_to_f32
@@ -119,8 +119,7 @@ class CallableMethod:
             if job.non_finite == "refuse":
                 problems = (*failures.non_finite(job, remedy), *problems)
             raise NumericError(problems)
-        single.flags.writeable = False
-        return single.view(np.float32)
+        return np.asarray(single.data.toreadonly()).view(np.float32)
 
 
 @dataclass

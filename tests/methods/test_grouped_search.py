@@ -95,7 +95,7 @@ def test_words_do_not_depend_on_where_pieces_are_cut(cuts: list[int], seed: int)
 
 
 def test_it_takes_a_matrix_and_leave_for_negative_scales() -> None:
-    assert dict(get_method("grouped_search").parameters) == {"imatrix": str, "negative_scales": bool}
+    assert get_method("grouped_search").parameters == {"imatrix": str, "negative_scales": bool}
     values = np.random.default_rng(5).normal(0, 0.02, (16, 256)).astype(np.float32)
     of = source(values, "F32")
     assert max(map(max, as_lists(encode(of, "q4_g64_fp16", parameters={"negative_scales": False}))[1])) < 0x8000
