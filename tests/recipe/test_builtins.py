@@ -23,6 +23,7 @@ TABLE: dict[str, dict[Role, Choice]] = {
     "q6": {"matrix": "q6_g64_fp16", "embedding": "q6_g64_fp16", "kept": None, "index": "int32"},
     "q8": {"matrix": "q8_g32_fp16", "embedding": "q8_g32_fp16", "kept": None, "index": "int32"},
     "q4_search": {"matrix": "q4_g64_fp16", "embedding": "q5_g64_fp16", "kept": None, "index": "int32"},
+    "q4_imatrix": {"matrix": "q4_g64_fp16", "embedding": "q5_g64_fp16", "kept": None, "index": "int32"},
     "fp8": {"matrix": "fp8_e4m3fn_row_bf16", "embedding": "fp8_e4m3fn_row_bf16", "kept": None, "index": "int32"},
     "bf16": {"matrix": "bf16", "embedding": "bf16", "kept": "bf16", "index": "int32"},
     "fp32": {"matrix": "fp32", "embedding": "fp32", "kept": "fp32", "index": "int32"},
@@ -132,9 +133,10 @@ def test_import_keeps_the_blocks_of_a_gguf() -> None:
     assert formats(resolve(load_recipe("import"), tensors)) == {"a": "gguf_q4_k", "b": "bf16"}
 
 
-def test_q4_search_is_q4_by_another_method() -> None:
+@pytest.mark.parametrize("recipe", ["q4_search", "q4_imatrix"])
+def test_searching_recipes_are_q4_by_another_method(recipe: str) -> None:
     tensors = MODELS["experts"]
-    plain, searched = (resolve(load_recipe(name), tensors).decisions for name in ("q4", "q4_search"))
+    plain, searched = (resolve(load_recipe(name), tensors).decisions for name in ("q4", recipe))
     for name, pieces in plain.items():
         for one, other in zip(pieces, searched[name], strict=True):
             grouped = one.method.name == "grouped_absmax"
