@@ -11,6 +11,7 @@ from ninfer_convert.container import open_artifact
 from ninfer_convert.errors import ArtifactError
 from ninfer_convert.pipeline.against import resource_differences, tensor_differences
 from ninfer_convert.pipeline.differences import Difference, directory_differences
+from ninfer_convert.pipeline.preflight import preflight
 
 if TYPE_CHECKING:
     from ninfer_convert.container import Artifact
@@ -67,4 +68,5 @@ def _differences(
     yield from directory_differences(artifact.directory, plan.directory)
     yield from resource_differences(artifact, plan)
     if full:
+        preflight(plan)
         yield from tensor_differences(artifact, plan, jobs, progress)

@@ -12,9 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ninfer_convert.container import (
     DIGEST_PLACEHOLDER,
@@ -24,15 +22,11 @@ from ninfer_convert.container import (
     remove_leftovers,
     with_digests,
 )
-from ninfer_convert.errors import OutputError, Problem, SourceError
-from ninfer_convert.methods.callable import CallableMethod
-from ninfer_convert.pipeline.auxiliaries import refuse_illegal_words
+from ninfer_convert.errors import OutputError, Problem
 from ninfer_convert.pipeline.pieces import Piece, cut
 from ninfer_convert.pipeline.planned import Plan, PlannedBytes, PlannedTensor
+from ninfer_convert.pipeline.preflight import preflight
 from ninfer_convert.pipeline.threads import for_each
-
-if TYPE_CHECKING:
-    from ninfer_convert.values import Source
 
 PIECE_BYTES = 8 << 20
 """Bytes of values in a piece, where the memory budget allows it: large enough that Python's share is small."""
@@ -108,9 +102,7 @@ def run(plan: Plan, destination: Path, running: Running, progress: Callable[[Pro
     """
     start = time.monotonic()
     _refuse_inputs(plan, destination)
-    refuse_different_twins(plan)
-    refuse_illegal_words(plan)
-    _load_functions(plan)
+    preflight(plan)
     # First of all: parts that a dead run left would give ours other names.
     remove_leftovers(destination)
     files = file_plan(plan, destination, running)
@@ -145,37 +137,6 @@ def _refuse_inputs(plan: Plan, destination: Path) -> None:
     if os.path.exists(destination) and any(os.path.samefile(destination, path) for path in inputs):
         message = "is a file of the checkpoint itself, and is not replaced; choose another name"
         raise OutputError(Problem("is-input", message, path=str(destination)))
-
-
-def _load_functions(plan: Plan) -> None:
-    """Run the files of the recipe's own functions, so that one which cannot be run ends all before it begins."""
-    for planned in plan.tensors:
-        for member in planned.members:
-            if isinstance(member.method, CallableMethod):
-                member.method.load()
-
-
-def refuse_different_twins(plan: Plan) -> None:
-    """An alias that the checkpoint holds too must hold the words of its target (recipes.md, Share)."""
-    problems = []
-    for twin in plan.twins:
-        if not _same_words(twin.source, twin.target_source):
-            message = f"{twin.name}: its words are not those of {twin.target}, with which [[share]] would bind it"
-            problems.append(Problem("not-shared", message, path=twin.source.origins[0].file, tensor=twin.name))
-    if problems:
-        raise SourceError(problems)
-
-
-def _same_words(a: Source, b: Source) -> bool:
-    if a.stored != b.stored:
-        return False
-    elements = prod(a.shape)
-    step = max(1, PIECE_BYTES // 8)
-    for begin in range(0, elements, step):
-        end = min(begin + step, elements)
-        if a.values(begin, end).array.tobytes() != b.values(begin, end).array.tobytes():
-            return False
-    return True
 
 
 @dataclass

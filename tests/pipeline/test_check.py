@@ -403,6 +403,20 @@ class TestBroken:
         with pytest.raises(NumericError, match="bank"):
             found(tmp_path, planned(tmp_path))
 
+    def test_aliases_that_convert_refuses_are_refused_here(self, tmp_path: Path) -> None:
+        share = '[[share]]\nparameter = "half"\nwith = "norm.weight"\n[defaults]\nF16 = "fp32"\n'
+        half = ("F32", (5,), tensors()["norm.weight"][2])
+        write_safetensors(tmp_path / "m.safetensors", {**tensors(), "half": half})
+        (tmp_path / "r.toml").write_text(f'schema = 1\nname = "t"\n{share}')
+        plan = planned(tmp_path)
+        run(plan, tmp_path / "m.ninfer", Running())
+        assert found(tmp_path, plan).ok
+        data = bytearray((tmp_path / "m.safetensors").read_bytes())
+        data[-60] ^= 1
+        (tmp_path / "m.safetensors").write_bytes(data)
+        with pytest.raises(SourceError, match=r"half: its words are not those of norm\.weight"):
+            found(tmp_path, planned(tmp_path))
+
 
 def test_it_writes_nothing(tmp_path: Path) -> None:
     plan = make(tmp_path)
