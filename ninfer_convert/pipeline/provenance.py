@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ninfer_convert.methods.callable import CallableMethod
 from ninfer_convert.methods.import_encoded import IMPORT_ENCODED
 from ninfer_convert.pipeline.importance import PARAMETER as IMATRIX
-from ninfer_convert.pipeline.planned import PlannedBytes
+from ninfer_convert.pipeline.planned import PlannedBytes, PlannedTensor
 from ninfer_convert.recipe.uses import DIVISOR
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ninfer_convert.methods import Method
     from ninfer_convert.pipeline.inputs import Inputs
     from ninfer_convert.pipeline.objects import Placed
-    from ninfer_convert.pipeline.planned import PlannedTensor, Shaping
+    from ninfer_convert.pipeline.planned import Shaping
     from ninfer_convert.recipe import Recipe, Resolution
     from ninfer_convert.sources.base import Checkpoint, SourceFile
     from ninfer_convert.sources.imatrix import ImportanceMatrix
@@ -64,7 +64,7 @@ def record(
                 if name in recipe.sources
             },
         },
-        "objects": {planned.record.id: _object(planned, inputs.matrices) for planned in placed.objects},
+        "objects": {planned.record.id: _object(planned, main.source, inputs.matrices) for planned in placed.objects},
         "parameters": {
             name: {"shape": list(shapes[name])}
             for name, binding in placed.bindings.items()
@@ -78,7 +78,7 @@ def record(
                 for name in names
             ),
         ],
-        "activation_scales": activation_scales(model, resolution),
+        "activation_scales": _activation_scales(placed, resolution),
     }
 
 
@@ -87,7 +87,7 @@ def _matrix(matrix: ImportanceMatrix) -> dict[str, Any]:
     return {"name": file_name(matrix.shown), "sha256": matrix.sha256}
 
 
-def activation_scales(model: Model, resolution: Resolution) -> dict[str, dict[str, Any]]:
+def _activation_scales(placed: Placed, resolution: Resolution) -> dict[str, dict[str, Any]]:
     """Scales of the inputs and outputs of stored weights of whose uses none has a divisor of them.
 
     Parameter -> tensor -> number, or numbers. JSON has no word for NaN and infinities: they are spelled out.
@@ -98,12 +98,12 @@ def activation_scales(model: Model, resolution: Resolution) -> dict[str, dict[st
         return numbers[0] if len(numbers) == 1 else numbers
 
     used = {use.parameter for use in resolution.uses if DIVISOR in use.auxiliaries}
-    names = resolution.decisions.keys() - used
-    encodings = {p.name: p.source.encoding for p in model.parameters if p.name in names}
+    tensors = [planned for planned in placed.objects if isinstance(planned, PlannedTensor)]
     return {
-        name: {tensor: spelled(scales) for tensor, scales in encoding.activations.items()}
-        for name, encoding in encodings.items()
-        if encoding and encoding.activations
+        member.parameter: {tensor: spelled(scales) for tensor, scales in encoding.activations.items()}
+        for planned in tensors
+        for member in planned.members
+        if member.parameter not in used and (encoding := member.job.source.encoding) and encoding.activations
     }
 
 
@@ -130,8 +130,13 @@ def _utf8(name: str) -> str:
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
-def _object(planned: PlannedTensor | PlannedBytes, matrices: Mapping[str, ImportanceMatrix]) -> dict[str, Any]:
-    """What an object was made from; the origins of its members in the order of its rows."""
+def _object(
+    planned: PlannedTensor | PlannedBytes, main: str, matrices: Mapping[str, ImportanceMatrix]
+) -> dict[str, Any]:
+    """What an object was made from; the origins of its members in the order of its rows.
+
+    Their sources are told where they are not all the one called `main`.
+    """
     if isinstance(planned, PlannedBytes):
         return dict(planned.origin)
     members = planned.members
@@ -145,6 +150,8 @@ def _object(planned: PlannedTensor | PlannedBytes, matrices: Mapping[str, Import
     }
     if isinstance(method, CallableMethod):
         made["code"] = {"name": file_name(method.code.path), "sha256": method.code.sha256, "function": method.function}
+    if any(origin.source != main for origin in origins):
+        made["sources"] = [origin.source for origin in origins]
     if any(origin.selection for origin in origins):
         made["selections"] = [origin.selection for origin in origins]
     if parameters:
