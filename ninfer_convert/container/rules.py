@@ -74,7 +74,6 @@ class _Rules:
         self.add = problems.add
         self.objects: dict[str, Object] = {}
         self.ids_known = draft.objects is not None and not draft.nameless
-        self.sizes: dict[tuple[str, str, tuple[int, ...], int], tuple[str | None, int]] = {}
 
     def check(self) -> None:
         self.check_objects()
@@ -133,15 +132,11 @@ class _Rules:
         format, layout = FORMATS.get(object.format), LAYOUTS.get(object.layout)
         if format is None or layout is None:
             return
-        key = (object.format, object.layout, object.shape, object.divisors)
-        if key not in self.sizes:
-            tensor = Tensor(format, object.shape, object.divisors)
-            fault = layout.misfit(tensor)
-            self.sizes[key] = fault, 0 if fault else layout.size(tensor)
-        fault, size = self.sizes[key]
+        tensor = Tensor(format, object.shape, object.divisors)
+        fault = layout.misfit(tensor)
         if fault is not None:
             self.add(where, "misfit", fault, object.id)
-        elif object.bytes != size:
+        elif object.bytes != (size := layout.size(tensor)):
             found = f"{object.bytes}; {object.format} {list(object.shape)} in {object.layout} takes {size}"
             self.add((*where, "bytes"), "size", found, object.id)
         if object.offset % TENSOR_ALIGNMENT:

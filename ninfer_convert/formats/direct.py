@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ninfer_convert.values import Words
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DirectFormat:
     """`bits` wide words, carried in numpy dtype `word`. Every word is valid."""
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ninfer_convert.values import Words
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GgufFormat:
     """Rows of K / block_values blocks, each the image of ggml's block struct; `ggml` is the type id.
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ninfer_convert.values import Words
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GroupedFormat:
     """Codes in [qmin, qmax], `bits` wide, `group` of them along K sharing one binary16 scale.
 

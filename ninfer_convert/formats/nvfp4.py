@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ninfer_convert.values import Words
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Nvfp4Format:
     """W = E2M1(code) * E4M3FN(scale) / divisor of the row's source matrix."""
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ninfer_convert.values import Words
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RowScaledFormat:
     """`scale` is the multiplier's direct word type: "bf16" or "fp16"."""
 

@@ -42,7 +42,7 @@ def _natural(stored: Bytes, groups: int) -> Bytes:
     return natural
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class BlockScale(PlaneLayout):
     def planes(self, tensor: Tensor) -> tuple[Plane, ...]:
         rows, columns = tensor.shape

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _FORMATS = {format.name: format for format in DIRECT_FORMATS}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Contiguous(PlaneLayout):
     def matrix(self, shape: Shape) -> tuple[int, int]:
         return prod(shape), 1

@@ -23,7 +23,7 @@ def _row_bytes(tensor: Tensor) -> int:
     return tensor.shape[1] // format.block_values * format.block_bytes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GgufBlocks(PlaneLayout):
     def geometry(self, tensor: Tensor) -> Iterable[str | None]:
         columns = tensor.shape[1]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +82,7 @@ def not_multiple(what: str, number: int, unit: int) -> str | None:
     return f"{what} must be a multiple of {unit}; {number % unit} are left over"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PlaneLayout(ABC):
     """A storage layout made of planes; see `layouts.base.Layout` for what its users are promised."""
 
@@ -123,6 +124,10 @@ class PlaneLayout(ABC):
         return rows, columns
 
     def misfit(self, tensor: Tensor) -> str | None:
+        return _misfit(self, tensor)
+
+    def find_misfit(self, tensor: Tensor) -> str | None:
+        """What `misfit` says, found anew."""
         if tensor.format.name not in self.formats:
             return f"{self.name} does not store {tensor.format.name}; it stores {', '.join(self.formats)}"
         shape = list(tensor.shape)
@@ -135,7 +140,7 @@ class PlaneLayout(ABC):
         return "; ".join(broken) or None
 
     def size(self, tensor: Tensor) -> int:
-        return self.planes(tensor)[-1].end
+        return _size(self, tensor)
 
     def encode(self, tensor: Tensor, first_row: int, words: Words) -> tuple[Segment, ...]:
         import numpy as np
@@ -215,6 +220,19 @@ class PlaneLayout(ABC):
                 raise refused(f"{what}, not {_described(found)}: layouts never convert")
             checked[name] = None if array is None else np.ascontiguousarray(array)
         return replace(words, **checked)
+
+
+# The tensors of a checkpoint have few shapes, and each is asked about several times.
+
+
+@lru_cache(maxsize=4096)
+def _misfit(layout: PlaneLayout, tensor: Tensor) -> str | None:
+    return layout.find_misfit(tensor)
+
+
+@lru_cache(maxsize=4096)
+def _size(layout: PlaneLayout, tensor: Tensor) -> int:
+    return layout.planes(tensor)[-1].end
 
 
 def _fault(where: str, offset: int, rows: Bytes, padding: Bytes, canonical: Bytes) -> PaddingFault | None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 SCALE_BYTES = 2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RowInterleaved(PlaneLayout):
     def planes(self, tensor: Tensor) -> tuple[Plane, ...]:
         rows, columns = tensor.shape

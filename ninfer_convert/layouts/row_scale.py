@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ninfer_convert.values import Shape
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RowScale(PlaneLayout):
     def planes(self, tensor: Tensor) -> tuple[Plane, ...]:
         rows, columns = tensor.shape

@@ -78,7 +78,7 @@ def _packed(code: _Code, lanes: NDArray[Any]) -> list[Bytes]:
     return [pack(lanes, width, sum(code.widths[:i]), code.offset) for i, width in enumerate(code.widths)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RowSplit(PlaneLayout):
     def planes(self, tensor: Tensor) -> tuple[Plane, ...]:
         row = _row(tensor)
