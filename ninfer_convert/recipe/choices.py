@@ -111,7 +111,9 @@ class Choices:
         if None in choices:
             return None
         joined = list(_joined(choice for choice in choices if choice))
-        return joined if len(joined) > 1 else [replace(joined[0], rows=None)]
+        if len(joined) == 1 and joined[0].rows is not None:
+            return [replace(joined[0], rows=None)]
+        return joined
 
     def instead(self, choice: Choice) -> Choice | None:
         """What is stored where the layout cannot hold the object of a choice that names a `misfit` format."""
@@ -134,12 +136,12 @@ class Choices:
         """Where the first of these fields that an assign decides is given."""
         for name in fields:
             if name in verdict:
-                return verdict[name].places[name]
+                return verdict.places[name]
         return self.complaints.nowhere
 
     def _choose(self, parameter: Subject, region: Region) -> Choice | None:
         verdict = region.verdict
-        said = {key: assign.says[key] for key, assign in verdict.items()}
+        said = verdict.said
         source, tensor = said.get("source"), _tensor_name(parameter, verdict)
         subject = self._located(parameter, source, tensor, verdict)
         if subject is None or not self._may_transpose(subject, region):
@@ -194,7 +196,7 @@ class Choices:
 
     def _may_transpose(self, subject: Subject, region: Region) -> bool:
         verdict = region.verdict
-        if "transpose" not in verdict or not verdict["transpose"].says["transpose"]:
+        if not verdict.said.get("transpose"):
             return True
         if len(subject.shape) < 2:
             sentence = f"transpose swaps the last two axes, and rank {len(subject.shape)} has fewer"
@@ -283,7 +285,7 @@ class Choices:
         """Whether values that are decoded from codes, if these are, may be quantized again."""
         if not (method.quantizes and stored_type(subject.stored).quantized) or self.requantize:
             return True
-        if "requantize" in verdict and verdict["requantize"].says["requantize"]:
+        if verdict.said.get("requantize"):
             return True
         sentence = (
             f"stored as {subject.stored}; {method.name} would quantize its decoded values once more: "
@@ -333,7 +335,7 @@ def _holds(format: Format, subject: Subject, rows: tuple[int, int] | None) -> bo
 def _non_finite(format: Format, verdict: Verdict) -> str:
     if format.category != "direct":
         return ALWAYS_REFUSED
-    return str(verdict["non_finite"].says["non_finite"]) if "non_finite" in verdict else "warn"
+    return str(verdict.said.get("non_finite", "warn"))
 
 
 def _tensor_name(parameter: Subject, verdict: Verdict) -> str | None:

@@ -7,19 +7,41 @@ the format closes the fields that a format takes back from those before it.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ninfer_convert.recipe.model import Assign
+from ninfer_convert.recipe.resolution import Rule
 from ninfer_convert.recipe.schema import CLEARED_BY_FORMAT, DECISIONS
 
 if TYPE_CHECKING:
+    from ninfer_convert.recipe.model import Place
     from ninfer_convert.recipe.selection import Indices
 
-Verdict = dict[str, Assign]
-"""The assign that decides each field that any decides."""
+
+class Verdict(dict[str, Assign]):
+    """The assign that decides each field that any decides; regions for which all is the same share one."""
+
+    @cached_property
+    def said(self) -> Mapping[str, Any]:
+        """What is decided."""
+        return {field: assign.says[field] for field, assign in self.items()}
+
+    @cached_property
+    def places(self) -> Mapping[str, Place]:
+        """Where it is said."""
+        return {field: assign.places[field] for field, assign in self.items()}
+
+    @cached_property
+    def rule(self) -> Rule | None:
+        """Who gave the format, else the last that gave anything: verdicts are found from the last assign on."""
+        if not self:
+            return None
+        assign = self.get("format") or next(iter(self.values()))
+        return Rule.of(assign.place, *assign.select)
 
 
 @dataclass(frozen=True)
@@ -51,8 +73,7 @@ def decide(
         if not open_in_file.take(assign, numbers) and numbers:
             overridden.append(assign)
         for field, taken in open_anywhere.take(assign, numbers).items():
-            for number in taken:
-                regions.verdicts[number][field] = assign
+            regions.give(field, assign, taken)
     return regions.by_parameter(), overridden[::-1]
 
 
@@ -104,7 +125,7 @@ class _Regions:
             self._cuts[parameter] = _Cut(self.count, sorted(ends))
             self.count += len(ends) - 1
         self._cut = frozenset(self._cuts)
-        self.verdicts: list[Verdict] = [{} for _ in range(self.count)]
+        self._verdicts = [Verdict()] * self.count
 
     def of(self, parameters: Indices, rows: tuple[int, int] | None) -> Indices:
         """The numbers of the regions of these parameters, or of those within `rows` of them."""
@@ -113,13 +134,23 @@ class _Regions:
             return parameters
         return (parameters - cut).union(*(self._cuts[parameter].numbers(rows) for parameter in cut))
 
+    def give(self, field: str, assign: Assign, numbers: Iterable[int]) -> None:
+        """Let `assign` decide a field of these regions."""
+        grown: dict[int, Verdict] = {}
+        for number in numbers:
+            old = self._verdicts[number]
+            new = grown.get(id(old))
+            if new is None:
+                new = grown[id(old)] = Verdict({**old, field: assign})
+            self._verdicts[number] = new
+
     def by_parameter(self) -> list[list[Region]]:
         return [list(self._regions(parameter)) for parameter in range(self._parameters)]
 
     def _regions(self, parameter: int) -> Iterator[Region]:
         cut = self._cuts.get(parameter)
         if cut is None:
-            yield Region(None, self.verdicts[parameter])
+            yield Region(None, self._verdicts[parameter])
             return
         for number, rows in enumerate(pairwise(cut.ends), start=cut.first):
-            yield Region(rows, self.verdicts[number])
+            yield Region(rows, self._verdicts[number])

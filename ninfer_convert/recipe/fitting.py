@@ -15,7 +15,6 @@ from ninfer_convert.recipe.resolution import Parent, Piece, Rule
 if TYPE_CHECKING:
     from ninfer_convert.formats import Format
     from ninfer_convert.recipe.complaints import Complaints
-    from ninfer_convert.recipe.deciding import Verdict
     from ninfer_convert.values import Shape
 
 COMPATIBLE = ("format", "layout", "method", "parameters")
@@ -136,7 +135,7 @@ def _divisors(members: Sequence[Choice]) -> int:
         return 1
     matrices = [(len(member.divisors) if imported else 0) or 1 for member in members]
     if len({prod(member.shape) // count for member, count in zip(members, matrices, strict=True)}) > 1:
-        raise NoParent("their weight divisors differ, which takes equally many rows of each")
+        raise NoParent("their weight divisors may differ, which takes equally many rows of each")
     return sum(matrices)
 
 
@@ -156,19 +155,11 @@ def _piece(choice: Choice, shape: Shape, divisors: int = 1) -> Piece:
         method=choice.method,
         parameters=choice.parameters,
         non_finite=choice.non_finite,
-        rule=_rule(choice.verdict),
-        places={key: assign.places[key] for key, assign in choice.verdict.items()},
+        rule=choice.verdict.rule,
+        places=choice.verdict.places,
         divisors=divisors,
         source=choice.source,
         tensor=choice.tensor,
         transpose=choice.transpose,
         instead_of=choice.instead_of,
     )
-
-
-def _rule(verdict: Verdict) -> Rule | None:
-    """Who gave the format, else the last that gave anything: verdicts are found from the last assign on."""
-    if not verdict:
-        return None
-    assign = verdict.get("format") or next(iter(verdict.values()))
-    return Rule.of(assign.place, *assign.select)
