@@ -82,3 +82,24 @@ def classified(
 def only(classification: Classification) -> EncodedModule:
     (found,) = classification.modules
     return found
+
+
+MODELOPT: dict[str, Member] = {
+    "weight": ("U8", (4, 16)),
+    "weight_scale": ("F8_E4M3", (4, 2)),
+    "weight_scale_2": ("F32", ()),
+}
+PACKED: dict[str, Member] = {
+    "weight_packed": ("I32", (4, 4)),
+    "weight_scale": ("BF16", (4, 1)),
+    "weight_shape": numbers("I64", (2,), 4, 32),
+}
+GPTQ: dict[str, Member] = {"qweight": ("I32", (8, 16)), "qzeros": ("I32", (1, 2)), "scales": ("F16", (1, 16))}
+AWQ: dict[str, Member] = {"qweight": ("I32", (64, 2)), "qzeros": ("I32", (1, 2)), "scales": ("F16", (1, 16))}
+STATE = "weight.quant_state.bitsandbytes__nf4"
+NF4: dict[str, Member] = {
+    "weight": ("U8", (16, 1)),
+    "weight.absmax": ("F32", (1,)),
+    "weight.quant_map": ("F32", (16,)),
+    STATE: nf4_state(shape=[4, 8]),
+}

@@ -11,11 +11,17 @@ import pytest
 from ninfer_convert.sources import open_checkpoint
 from ninfer_convert.sources.encoded import CONVENTIONS
 from tests.sources.modules import (
+    AWQ,
     FP8_BLOCKS,
     FP8_CHANNEL,
     FP8_TENSOR,
+    GPTQ,
     HF_BLOCKS,
+    MODELOPT,
+    NF4,
     NVFP4,
+    PACKED,
+    STATE,
     Member,
     classified,
     compressed_tensors,
@@ -27,26 +33,6 @@ from tests.sources.modules import (
 )
 
 # Damage, contradictions, changed meanings
-
-MODELOPT: dict[str, Member] = {
-    "weight": ("U8", (4, 16)),
-    "weight_scale": ("F8_E4M3", (4, 2)),
-    "weight_scale_2": ("F32", ()),
-}
-PACKED: dict[str, Member] = {
-    "weight_packed": ("I32", (4, 4)),
-    "weight_scale": ("BF16", (4, 1)),
-    "weight_shape": numbers("I64", (2,), 4, 32),
-}
-GPTQ: dict[str, Member] = {"qweight": ("I32", (8, 16)), "qzeros": ("I32", (1, 2)), "scales": ("F16", (1, 16))}
-AWQ: dict[str, Member] = {"qweight": ("I32", (64, 2)), "qzeros": ("I32", (1, 2)), "scales": ("F16", (1, 16))}
-STATE = "weight.quant_state.bitsandbytes__nf4"
-NF4: dict[str, Member] = {
-    "weight": ("U8", (16, 1)),
-    "weight.absmax": ("F32", (1,)),
-    "weight.quant_map": ("F32", (16,)),
-    STATE: nf4_state(shape=[4, 8]),
-}
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,9 @@ orphans, skipped, or plain.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ninfer_convert.errors import Problem, SourceError
@@ -137,7 +138,7 @@ def classify(checkpoint: Checkpoint, config: Mapping[str, Any] | None) -> Classi
         if name in taken:
             continue
         _, member = _split(name)
-        companion = next((known for known in COMPANIONS if fnmatchcase(member, known)), None)
+        companion = _companion(member)
         if companion is not None:
             orphans.setdefault(companion, []).append(name)
         elif member in KEY_VALUE_SCALES:
@@ -155,6 +156,12 @@ def classify(checkpoint: Checkpoint, config: Mapping[str, Any] | None) -> Classi
         declared.method if declared.refused else "",
         dict(_sources(checkpoint.tensors, modules, companions.union(*skipped.values()))),
     )
+
+
+@cache
+def _companion(member: str) -> str | None:
+    """The one of COMPANIONS that a member is; the names within modules are few."""
+    return next((known for known in COMPANIONS if fnmatchcase(member, known)), None)
 
 
 def _sources(
@@ -206,8 +213,13 @@ def _recognise(module: Module, declared: Declaration) -> list[EncodedModule]:
         return []
     found: list[EncodedModule] = []
     for convention in CONVENTIONS:
-        new = list(convention.recognise(module, declared))
-        taken = {name for encoded in new for name in encoded.tensors}
+        new: list[EncodedModule] = []
+        taken: set[str] = set()
+        for encoded in convention.recognise(module, declared):
+            # A scale of inputs may belong to several weights of a module, and is accounted for with the first.
+            own = tuple(name for name in encoded.tensors if name not in taken)
+            new.append(replace(encoded, tensors=own))
+            taken.update(own)
         if taken:
             left = {name: tensor for name, tensor in module.tensors.items() if module.full(name) not in taken}
             module = Module(module.name, left)

@@ -30,11 +30,12 @@ ACTIVATION_SCALES = (
     "qscale_act",
 )
 """Scales of a module's inputs and outputs; they are no part of its weight (recipes.md, Companions)."""
+_ENDS_OF_SCALES = tuple(f"_{name}" for name in ACTIVATION_SCALES)
 
 
 def is_activation_scale(member: str) -> bool:
     """Whether a member is a scale of inputs or outputs, of a weight's own name too (`gate_up_proj_input_scale`)."""
-    return any(member == name or member.endswith(f"_{name}") for name in ACTIVATION_SCALES)
+    return member in ACTIVATION_SCALES or member.endswith(_ENDS_OF_SCALES)
 
 
 MEANING_CHANGERS = ("weight_zero_point", "weight_g_idx", "pre_quant_scale", "svdquant_lora_a", "svdquant_lora_b")
@@ -155,6 +156,11 @@ def encoded(
 def groups(columns: int, size: int) -> int:
     """Number of groups of `size` in a row of `columns`, the last one partial where it does not divide."""
     return -(-columns // size)
+
+
+def group_size(columns: int, count: int, said: int | None) -> int:
+    """Columns of a group: what the config says, or else what shares them among `count` groups; 1 at least."""
+    return said if said is not None and said > 0 else max(groups(columns, max(count, 1)), 1)
 
 
 def one_element(shape: Shape) -> bool:

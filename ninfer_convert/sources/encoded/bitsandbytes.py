@@ -38,8 +38,12 @@ def _eight_bit(module: Module, declared: Declaration) -> EncodedModule:
     if module.stored("weight") != "I8" or module.stored("SCB") != "F32" or len(shape) != 2 or found != shape[:1]:
         weight = f"weight is {module.stored('weight')} {list(shape)}"
         fault = f"{weight} and SCB {module.stored('SCB')} {list(found)}, where I8 [N, K] and F32 [N] were expected"
-    elif module.has("weight_format") and prod(module.shape("weight_format")) != 1:
-        fault = f"weight_format is {list(module.shape('weight_format'))}, where one number was expected"
+    elif module.has("weight_format") and (module.stored("weight_format"), prod(module.shape("weight_format"))) != (
+        "U8",
+        1,
+    ):
+        stored = f"{module.stored('weight_format')} {list(module.shape('weight_format'))}"
+        fault = f"weight_format is {stored}, where one number of U8 was expected"
     read = partial(EightBitWeight, codes="weight", scale="SCB", block=(1, shape[-1] if shape else 1))
     return encoded(module, members, "BNB_INT8", shape, declared, details, fault, read=read)
 

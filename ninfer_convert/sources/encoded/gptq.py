@@ -12,6 +12,7 @@ from ninfer_convert.sources.encoded.base import (
     EncodedModule,
     Module,
     encoded,
+    group_size,
     groups,
     wrong_shape,
 )
@@ -44,8 +45,8 @@ def _gptq(module: Module, bits: int, declared: Declaration) -> EncodedModule:
     """qweight [K * bits / 32, N], scales [G, N], qzeros [G, N * bits / 32], g_idx [K]."""
     words, rows = module.shape("qweight")
     columns = words * 32 // bits
-    size = _group(module, columns, declared)
-    fault = _wrong(module, (size and groups(columns, size), rows * bits // 32))
+    size = group_size(columns, module.shape("scales")[0], declared.scheme(module.name).group)
+    fault = _wrong(module, (groups(columns, size), rows * bits // 32))
     if fault is None and not declared.scheme(module.name).symmetric:
         fault = "config says sym false: v1 stores zero points less one, v2 as they are, and files do not tell which"
     elif fault is None and module.has("g_idx"):
@@ -65,8 +66,8 @@ def _gptq(module: Module, bits: int, declared: Declaration) -> EncodedModule:
 def _awq(module: Module, bits: int, declared: Declaration) -> EncodedModule:
     """qweight [K, N / 8], scales [G, N], qzeros [G, N / 8]."""
     columns, words = module.shape("qweight")
-    size = _group(module, columns, declared)
-    fault = _wrong(module, (size and groups(columns, size), words))
+    size = group_size(columns, module.shape("scales")[0], declared.scheme(module.name).group)
+    fault = _wrong(module, (groups(columns, size), words))
     if fault is None and not (module.has("qzeros") and declared.zero_points):
         fault = "has no zero points, or config says zero_point false: only AWQ with zero points is decoded"
     elif fault is None and declared.version not in ("", "gemm"):
@@ -86,13 +87,6 @@ def _bits(module: Module, declared: Declaration) -> int:
         _, words = module.rows("qzeros")
         return words * 32 // columns if columns else 0
     return 0
-
-
-def _group(module: Module, columns: int, declared: Declaration) -> int:
-    """Columns of a group: the config's, if as many groups have scales, else as many as there are for each."""
-    count = module.shape("scales")[0]
-    said = declared.scheme(module.name).group or 0
-    return said if said > 0 and groups(columns, said) == count else groups(columns, count) if count else 0
 
 
 def _wrong(module: Module, zeros: tuple[int, int]) -> str | None:

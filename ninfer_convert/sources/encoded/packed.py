@@ -14,6 +14,7 @@ from ninfer_convert.sources.encoded.base import (
     EncodedModule,
     Module,
     encoded,
+    group_size,
     groups,
     wrong_factor,
     wrong_shape,
@@ -99,7 +100,7 @@ def _integers(module: Module, declared: Declaration) -> EncodedModule:
         fault = f"weight_packed is {[*rows, words]}, no {list(shape)} codes of {bits} bits"
     else:
         count = module.shape("weight_scale")[-1] if module.shape("weight_scale") else 1
-        size = shape[-1] if count == 1 else scheme.group or groups(shape[-1], count)
+        size = max(shape[-1], 1) if count == 1 else group_size(shape[-1], count, scheme.group)
         fault = _wrong_scales(module, shape, bits, size)
         read = partial(PackedIntegers, codes=members[0], scale=members[1], block=(1, size), bits=bits)
         details = f"compressed-tensors, {bits}-bit integers, group {size}"

@@ -9,6 +9,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ninfer_convert.errors import Problem, SourceError
+from ninfer_convert.formats.stored import stored_type
 from ninfer_convert.sources.encoded.base import FLOATS, is_activation_scale
 from ninfer_convert.sources.labels import label
 from ninfer_convert.values import Encoding, Origin, Values
@@ -80,7 +81,7 @@ class EncodedWeight:
         """Rows with the leading axes folded into them."""
         return prod(self.shape[:-1])
 
-    @property
+    @cached_property
     def activations(self) -> dict[str, tuple[float, ...]]:
         """Its activation scales (`Encoding.activations`)."""
         scales = {role: tensor for role, tensor in self.tensors.items() if is_activation_scale(role)}
@@ -161,7 +162,7 @@ class UnreadWeight(EncodedWeight):
 
 def float_words(tensor: StoredTensor, begin: int, end: int) -> NDArray[Any]:
     """Words [begin, end) of a float tensor as unsigned integers of their width; E8M0 as uint8."""
-    size = tensor.nbytes // max(prod(tensor.shape), 1)
+    size = stored_type(tensor.stored).block_bytes
     return tensor.read(begin * size, end * size).view(f"u{size}")
 
 
@@ -184,7 +185,7 @@ def read_columns(tensor: StoredTensor, begin: int, end: int) -> NDArray[Any]:
     import numpy as np
 
     rows, columns = tensor.shape
-    size = tensor.nbytes // max(rows * columns, 1)
+    size = stored_type(tensor.stored).block_bytes
     stride, wanted = columns * size, slice(begin * size, end * size)
     out = np.empty((rows, (end - begin) * size), np.uint8)
     if out.shape[1] >= _PAGE and out.shape[1] < stride:
