@@ -10,21 +10,7 @@ from ninfer_convert.errors import Problem, RecipeError, unknown
 
 if TYPE_CHECKING:
     from ninfer_convert.sources.base import Checkpoint
-    from ninfer_convert.sources.views import Runs
-    from ninfer_convert.values import Shape, Source
-
-
-@dataclass(frozen=True)
-class Importance:
-    """Where an importance matrix keeps what a parameter's columns weigh.
-
-    `entry` is llama.cpp's name of a tensor, `expert` the vector of a bank of them. `columns` are the runs of that
-    vector that stand one after the other in the parameter's own columns; () where all stand alike.
-    """
-
-    entry: str
-    expert: int | None = None
-    columns: Runs = ()
+    from ninfer_convert.values import ImportanceEntry, Shape, Source
 
 
 @dataclass(frozen=True)
@@ -41,7 +27,7 @@ class Parameter:
     direct: str | None = None
     locked: str | None = None
     uses: tuple[str, ...] = ()
-    importance: Importance | None = None
+    importance: ImportanceEntry | None = None
 
     @property
     def shape(self) -> Shape:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ninfer_convert.architectures.base import Importance, Parameter
+from ninfer_convert.architectures.base import Parameter
 from ninfer_convert.errors import Problem, nearest, printable
+from ninfer_convert.values import ImportanceEntry
 
 if TYPE_CHECKING:
     from ninfer_convert.architectures.base import Request
@@ -93,7 +94,7 @@ def _parameter(place: Placed, row: Row, source: Source) -> Parameter:
         row.direct,
         row.locked,
         (place.names + row.input,) if row.input else (),
-        Importance(place.gguf + row.gguf, row.expert, row.columns) if row.gguf else None,
+        ImportanceEntry(place.gguf + row.gguf, row.expert, row.columns) if row.gguf else None,
     )
 
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ninfer_convert.sources.views import Runs
-    from ninfer_convert.values import Shape, Source
+    from ninfer_convert.values import Runs, Shape, Source
 
 View = Callable[["Source"], "Source"]
 """What of a tensor a parameter is: one of the lazy nodes of `sources.views`, or a few of them."""

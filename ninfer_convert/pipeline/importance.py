@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ninfer_convert.pipeline.inputs import Inputs
     from ninfer_convert.recipe import Piece
-    from ninfer_convert.values import Shape
+    from ninfer_convert.values import ImportanceEntry, Shape
 
 PARAMETER = "imatrix"
 """The parameter of a built-in method that names a matrix; a callable's parameters are its own."""
@@ -38,9 +38,14 @@ class Importances:
 
 
 def find_importance(
-    decisions: Mapping[str, tuple[Piece, ...]], shapes: Mapping[str, Shape], inputs: Inputs
+    decisions: Mapping[str, tuple[Piece, ...]],
+    shapes: Mapping[str, Shape],
+    known: Mapping[str, ImportanceEntry | None],
+    inputs: Inputs,
 ) -> Importances:
     """The vectors of all pieces whose method names a matrix; `shapes` are the parameters' logical ones.
+
+    `known` are the entries that the architecture knows for them.
 
     Raises SourceError for matrices that are damaged or do not fit, RecipeError for an assign of whose parameters none
     has a vector.
@@ -60,7 +65,7 @@ def find_importance(
             places[key] = place
             asking = asked.setdefault(key, _Asked())
             try:
-                importance = matrix.find(name, shapes[name])
+                importance = matrix.find(name, shapes[name], known[name])
             except SourceError as error:
                 problems += error.problems
                 continue

@@ -61,7 +61,8 @@ def make_plan(input: str, recipe: str, shaping: Shaping) -> Plan:
     shapes |= {alias.name: shapes[alias.target] for alias in resolution.shares}
     if problems := [*_refusals(sources, resolution), *bad_auxiliaries(resolution, shapes)]:
         raise RecipeError(problems)
-    importance = find_importance(resolution.decisions, shapes, inputs)
+    known = {parameter.name: parameter.importance for parameter in model.parameters}
+    importance = find_importance(resolution.decisions, shapes, known, inputs)
     placed = place(model.resources, sources, resolution, importance.vectors)
     directory = Directory(
         components=_components(model, placed.objects),

@@ -9,7 +9,7 @@ import hashlib
 import os
 import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from types import MappingProxyType
@@ -21,13 +21,14 @@ from ninfer_convert.sources.gguf import open_gguf
 from ninfer_convert.sources.gguf_metadata import MetadataArray
 from ninfer_convert.sources.imatrix_names import entries
 from ninfer_convert.sources.labels import counted, label
+from ninfer_convert.values import ImportanceEntry
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from ninfer_convert.sources.base import StoredTensor
-    from ninfer_convert.values import Shape
+    from ninfer_convert.values import Runs, Shape
 
 MAX_NAME = 65_535
 """Longest name of an entry in the older format, in bytes."""
@@ -99,16 +100,18 @@ class ImportanceMatrix:
     chunks: int | None = None
     """How many chunks of text the statistics are over, where the file says so."""
 
-    def find(self, name: str, shape: Shape) -> Importance | None:
+    def find(self, name: str, shape: Shape, known: ImportanceEntry | None = None) -> Importance | None:
         """The importance of a parameter's input channels, by its own name or llama.cpp's for it; None without one.
 
-        Vectors are for matrices [N, K] and banks [E, N, K]. Raises SourceError where the entry has another length.
+        `known` is the entry that an architecture knows for it. Vectors are for matrices [N, K] and banks [E, N, K].
+        Raises SourceError where the entry has another length.
         """
         if len(shape) not in (2, 3):
             return None
-        for entry, expert in entries(name):
-            if entry in self.entries and (expert is None or len(shape) == 2):
-                return self._take(self.entries[entry], expert, name, shape)
+        for entry in entries(name) if known is None else (ImportanceEntry(name), known):
+            if entry.name in self.entries and (entry.expert is None or len(shape) == 2):
+                found = self._take(self.entries[entry.name], entry.expert, name, shape)
+                return _reordered(found, entry.columns) if entry.columns else found
         return None
 
     def cover(self, parameters: Iterable[tuple[str, Shape]]) -> Coverage:
@@ -162,6 +165,14 @@ class ImportanceMatrix:
             needs = f"{list(shape)} needs one vector of {shape[-1]} values"
         message = f"{label(entry.name)}: {holds}, but {label(name)} of {needs}; is it a matrix of another model?"
         return Problem("importance-length", message, path=self.shown, tensor=name)
+
+
+def _reordered(importance: Importance, columns: Runs) -> Importance:
+    """The same with the runs `columns` of each vector, one after the other."""
+    import numpy as np
+
+    runs = [importance.values[..., begin:end] for begin, end in columns]
+    return replace(importance, values=np.concatenate(runs, axis=-1))
 
 
 def open_imatrix(path: str | os.PathLike[str], source: str = "imatrix") -> ImportanceMatrix:

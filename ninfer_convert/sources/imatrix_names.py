@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator
 from types import MappingProxyType
 
+from ninfer_convert.values import ImportanceEntry
+
 _LAYER = re.compile(r"(?:model\.|language_model\.)*layers\.(?P<layer>[0-9]{1,6})\.(?P<module>.+)")
 _OUTER = re.compile(r"(?:model\.|language_model\.)*(?P<module>.+)")
 _EXPERT = re.compile(r"(?P<before>.*\bexperts)\.(?P<expert>[0-9]{1,6})\.(?P<after>.+)")
@@ -70,19 +72,19 @@ _OUTER_MODULES = MappingProxyType(
 )
 
 
-def entries(name: str) -> Iterator[tuple[str, int | None]]:
-    """Names of entries that can hold a parameter's importance, best first, each with the expert to take of it.
+def entries(name: str) -> Iterator[ImportanceEntry]:
+    """The entries that can hold the importance of what Hugging Face calls `name`, best first.
 
-    The parameter's own name comes first, whole (None); then llama.cpp's for it.
+    Its own name comes first, whole; then llama.cpp's for it.
     """
-    yield name, None
+    yield ImportanceEntry(name)
     module = name.removesuffix(".weight")
     expert = None
     if match := _EXPERT.fullmatch(module):
         module, expert = f"{match['before']}.{match['after']}", int(match["expert"])
     if match := _LAYER.fullmatch(module):
         for known in _MODULES.get(match["module"], ()):
-            yield f"blk.{int(match['layer'])}.{known}.weight", expert
+            yield ImportanceEntry(f"blk.{int(match['layer'])}.{known}.weight", expert)
     elif (match := _OUTER.fullmatch(module)) and expert is None:
         for known in _OUTER_MODULES.get(match["module"], ()):
-            yield f"{known}.weight", None
+            yield ImportanceEntry(f"{known}.weight")

@@ -23,10 +23,7 @@ from ninfer_convert.values import Encoding, Origin, Values, joined
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ninfer_convert.values import Shape, Source, Words
-
-Runs = tuple[tuple[int, int], ...]
-"""Half-open ranges of an axis, in the order in which they follow one another in the result."""
+    from ninfer_convert.values import Runs, Shape, Source, Words
 
 _SPAN_ELEMENTS = 1 << 20
 _WIDE_ROW = 4096

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 Shape = tuple[int, ...]
 
+Runs = tuple[tuple[int, int], ...]
+"""Half-open ranges of an axis, in the order in which they follow one another in the result."""
+
 
 @dataclass(frozen=True)
 class Values:
@@ -84,6 +87,19 @@ class Origin:
     stored: str
     selection: str | None = None
     """What was taken of it (`"rows 0:128"`), None for all."""
+
+
+@dataclass(frozen=True)
+class ImportanceEntry:
+    """Where an importance matrix keeps what a parameter's columns weigh.
+
+    `name` is llama.cpp's of a tensor, `expert` the vector of a bank of them. `columns` are the runs of that vector that
+    make the parameter's own columns; () where all stand alike.
+    """
+
+    name: str
+    expert: int | None = None
+    columns: Runs = ()
 
 
 @dataclass(frozen=True)

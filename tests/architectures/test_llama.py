@@ -110,7 +110,7 @@ def write(folder: Path, config: dict[str, Any], layer: str, *further: str, store
 def test_parameters_and_groups(tmp_path: Path, config: dict[str, Any], layer: str) -> None:
     model = build(write(tmp_path, config, layer), "llama")
     found = [
-        (p.name, p.shape, p.source.origins[0].tensor, p.uses, p.importance.entry if p.importance else None)
+        (p.name, p.shape, p.source.origins[0].tensor, p.uses, p.importance.name if p.importance else None)
         for p in model.parameters
     ]
     assert found == lines(config, layer)

@@ -73,7 +73,7 @@ def test_importances_lie_where_llama_cpp_has_the_same_inputs(dense: Model, exper
                 if place is None or not name.startswith(before):
                     assert not parameter.uses or not name.startswith(before)
                     continue
-                found[name.removeprefix(before)] = place.entry
+                found[name.removeprefix(before)] = place.name
                 expert = name.split("/")[5] if "/experts/" in name else None
                 assert place.expert == (None if expert is None else int(expert))
             expected = {
@@ -82,7 +82,7 @@ def test_importances_lie_where_llama_cpp_has_the_same_inputs(dense: Model, exper
             assert {name: entry for name, entry in found.items() if name in known} == expected
             assert len(found) == sum(bool(p.uses) for name, p in parameters.items() if name.startswith(before))
         assert parameters["text/output_head"].importance is not None
-        assert parameters["text/output_head"].importance.entry == "output.weight"
+        assert parameters["text/output_head"].importance.name == "output.weight"
 
 
 def test_value_heads_of_an_importance_stand_as_hugging_face_has_them(

@@ -70,7 +70,7 @@ def test_the_own_tensor_of_a_tied_head_is_passed_by(tmp_path: Path) -> None:
     assert model.passed_by == {"the head reads the embedding (tie_word_embeddings)": ("lm_head.weight",)}
     heads = [p for p in model.parameters if p.name in ("text/token_embedding", "text/output_head")]
     assert [p.uses for p in heads] == [(), ("text/final_hidden",)]
-    assert [p.importance and p.importance.entry for p in heads] == ["token_embd.weight"] * 2
+    assert [p.importance and p.importance.name for p in heads] == ["token_embd.weight"] * 2
 
 
 def test_geometries_that_no_engine_computes_are_warnings(tmp_path: Path) -> None:

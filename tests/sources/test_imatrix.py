@@ -20,6 +20,7 @@ from safetensors.numpy import load_file
 from ninfer_convert.errors import Problem, SourceError
 from ninfer_convert.sources.imatrix import ImportanceMatrix, open_imatrix
 from ninfer_convert.sources.imatrix_names import entries
+from ninfer_convert.values import ImportanceEntry
 
 Array = NDArray[Any]
 
@@ -244,9 +245,9 @@ def test_names_are_llama_cpps(name: str) -> None:
         theirs.discard("blk.3.ffn_up_shexp.weight")
     theirs = {found for found in theirs if ".time_mix_" not in found}
     own, *ours = entries(name)
-    assert own == (name, None)
-    assert {ours[0][0]} == theirs
-    assert all(expert is None for _, expert in ours)
+    assert own == ImportanceEntry(name)
+    assert {ours[0].name} == theirs
+    assert all(entry.expert is None for entry in ours)
 
 
 @pytest.mark.parametrize(
@@ -266,7 +267,30 @@ def test_names_are_llama_cpps(name: str) -> None:
     ],
 )
 def test_names_of_models_inside_models_and_of_experts(name: str, wanted: list[tuple[str, int | None]]) -> None:
-    assert [*entries(name)][1:] == wanted
+    assert [*entries(name)][1:] == [ImportanceEntry(*entry) for entry in wanted]
+
+
+def test_an_entry_that_is_known_comes_after_the_own_name(tmp_path: Path) -> None:
+    vectors = {"mine": [1.0, 2.0], "blk.0.attn_q.weight": [3.0, 4.0]}
+    matrix = open_imatrix(written(tmp_path, legacy([(name, 1, vector) for name, vector in vectors.items()])))
+    known = ImportanceEntry("blk.0.attn_q.weight")
+    for name, entry in (("text/query", "blk.0.attn_q.weight"), ("mine", "mine")):
+        found = matrix.find(name, (8, 2), known)
+        assert found is not None
+        assert found.entry == entry
+        assert found.values.tolist() == vectors[entry]
+    assert matrix.find("model.layers.0.self_attn.q_proj.weight", (8, 2), ImportanceEntry("other")) is None
+
+
+def test_columns_of_a_known_entry_are_put_in_the_parameters_order(tmp_path: Path) -> None:
+    matrix = open_imatrix(written(tmp_path, legacy([("x", 1, [0.0, 1.0, 2.0, 3.0, 4.0, 5.0])])))
+    found = matrix.find("text/output", (8, 6), ImportanceEntry("x", columns=((4, 6), (0, 2), (2, 4))))
+    assert found is not None
+    assert found.values.tolist() == [4.0, 5.0, 0.0, 1.0, 2.0, 3.0]
+    expert = ImportanceEntry("x", expert=1, columns=((1, 2), (0, 1)))
+    found = matrix.find("text/output", (8, 2), expert)
+    assert found is not None
+    assert found.values.tolist() == [3.0, 2.0]
 
 
 BAD = [float("nan"), float("inf"), float("-inf"), -1.0]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ninfer_convert.errors import SourceError
 from ninfer_convert.sources import views
-from ninfer_convert.values import Encoding, Origin, Shape, Source, Values, Words
+from ninfer_convert.values import Encoding, Origin, Runs, Shape, Source, Values, Words
 
 
 @dataclass
@@ -167,7 +167,7 @@ def test_plain_sources_have_no_encoding_under_any_view() -> None:
 
 
 @pytest.mark.parametrize("runs", [(), ((0, 2), (3, 5)), ((2, 2),), ((-1, 1),)])
-def test_rows_that_are_not_there(runs: views.Runs) -> None:
+def test_rows_that_are_not_there(runs: Runs) -> None:
     with pytest.raises(IndexError, match="are no part of"):
         views.gather_rows(Numbered((4, 8)), runs)
 

@@ -17,8 +17,7 @@ from ninfer_convert.sources.views import gather_rows, reshape, take_rows, transp
 
 if TYPE_CHECKING:
     from ninfer_convert.architectures.qwen3_5.config import TextConfig
-    from ninfer_convert.sources.views import Runs
-    from ninfer_convert.values import Source
+    from ninfer_convert.values import Runs, Source
 
 BF16_ONLY = "the engine takes it as bf16 only"
 FP32_ONLY = "the engine takes it as fp32 only"
