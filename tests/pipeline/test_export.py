@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 from collections.abc import Callable, Mapping
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -463,6 +464,58 @@ class TestRefusals:
         write_safetensors(tmp_path / "m.safetensors", {"w": ("F32", (1,), bytes(4))})
         refused(ArtifactError, tmp_path / "m.safetensors", tmp_path / "out")
         refused(SourceError, tmp_path / "none", tmp_path / "out")
+
+
+class TestLike:
+    """Names that a checkpoint has."""
+
+    def checkpoint(self, folder: Path, **shapes: tuple[int, ...]) -> Path:
+        tensors = {name: ("F32", shape, bytes(4 * prod(shape))) for name, shape in shapes.items()}
+        return write_safetensors(folder / "c.safetensors", tensors)
+
+    def artifact(self, folder: Path, made: Mapping[str, str], tied: Mapping[str, str] | None = None) -> Path:
+        """Vectors of three numbers: parameter -> the tensor that it was made from; alias -> the parameter."""
+        objects = {f"o.{name}": artifacts.floats("fp32", np.arange(3.0) + at) for at, name in enumerate(made)}
+        bindings = {name: Binding(f"o.{name}") for name in made}
+        bindings |= {alias: bindings[name] for alias, name in (tied or {}).items()}
+        records = {f"o.{name}": {"parameters": [name], "tensors": [tensor]} for name, tensor in made.items()}
+        return artifacts.write(folder / "a.ninfer", objects, bindings, {"objects": records})
+
+    def test_each_has_the_name_of_the_tensor_it_was_made_from(self, tmp_path: Path) -> None:
+        path = self.artifact(tmp_path, {"p": "y", "q": "x", "z": "z"})
+        done = export(path, tmp_path / "m.safetensors", like=self.checkpoint(tmp_path, x=(3,), y=(3,), z=(3,)))
+        found = read(tmp_path / "m.safetensors")
+        firsts = {name: np.frombuffer(data, "<f4")[0] for name, (_, _, data) in found.items()}
+        assert firsts == {"y": 0, "x": 1, "z": 2}
+        assert (done.parameters, done.warnings) == (3, ())
+
+    def test_what_shares_data_is_written_once(self, tmp_path: Path) -> None:
+        path = self.artifact(tmp_path, {"embedding": "e"}, {"head": "embedding"})
+        export(path, tmp_path / "m.safetensors", like=self.checkpoint(tmp_path, e=(3,)))
+        assert list(read(tmp_path / "m.safetensors")) == ["e"]
+        export(path, tmp_path / "all.safetensors")
+        assert list(read(tmp_path / "all.safetensors")) == ["embedding", "head"]
+
+    def test_what_the_artifact_lacks_is_told(self, tmp_path: Path) -> None:
+        path = self.artifact(tmp_path, {"p": "x"})
+        like = self.checkpoint(tmp_path, x=(3,), a=(1,), b=(2,))
+        (warning,) = export(path, tmp_path / "m.safetensors", like=like).warnings
+        assert (warning.path, warning.message) == (str(like), "2 weights not in the artifact, so not exported: a, b")
+
+    def test_what_the_checkpoint_lacks_or_has_otherwise_is_refused(self, tmp_path: Path) -> None:
+        path = self.artifact(tmp_path, {"p": "x", "q": "gone", "r": "y", "s": "y"})
+        like = self.checkpoint(tmp_path, x=(3, 1), y=(3,))
+        problems = refused(OutputError, path, tmp_path / "m.safetensors", like=like).problems
+        assert {problem.code for problem in problems} == {"no-counterpart"}
+        assert [problem.message for problem in problems] == [
+            f"q: was made from no tensor of {like}",
+            "p: has the shape [3], x [3, 1]",
+            "s: was made from y, and so was r",
+        ]
+
+    def test_a_checkpoint_that_cannot_be_read(self, tmp_path: Path) -> None:
+        path = self.artifact(tmp_path, {"p": "x"})
+        refused(SourceError, path, tmp_path / "m.safetensors", like=tmp_path / "none")
 
 
 class Stop(BaseException):

@@ -44,5 +44,5 @@ def named(artifact: OpenArtifact, like: str | os.PathLike[str] | None) -> Named:
     if problems:
         raise OutputError(problems)
     missing = pairing.only_in_b
-    warning = f"{counted(len(missing), 'weight')} of it not in the artifact: {some(missing)}"
+    warning = f"{counted(len(missing), 'weight')} not in the artifact, so not exported: {some(missing)}"
     return found, (Problem("not-in-artifact", warning, path=shown),) if missing else ()
