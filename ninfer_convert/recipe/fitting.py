@@ -135,7 +135,7 @@ def _divisors(members: Sequence[Choice]) -> int:
         return 1
     matrices = [(len(member.divisors) if imported else 0) or 1 for member in members]
     if len({prod(member.shape) // count for member, count in zip(members, matrices, strict=True)}) > 1:
-        raise NoParent("their weight divisors may differ, which takes equally many rows of each")
+        raise NoParent("they have weight divisors of their own, which takes equally many rows of each")
     return sum(matrices)
 
 

@@ -260,7 +260,7 @@ def test_divisors_that_differ_take_equally_many_rows(tmp_path: Path) -> None:
     parameters = [nvfp4("p0", 2.0), nvfp4("p1", 3.0, 256)]
     (problem,) = refused(lambda: solve(tmp_path, HEAD + IMPORT + group("'p?'"), parameters))
     assert problem.message == (
-        "p0, p1: cannot be one object: their weight divisors differ, which takes equally many rows of each"
+        "p0, p1: cannot be one object: they have weight divisors of their own, which takes equally many rows of each"
     )
 
 
