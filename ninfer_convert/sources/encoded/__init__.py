@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ninfer_convert.errors import Problem, SourceError
@@ -158,7 +158,7 @@ def classify(checkpoint: Checkpoint, config: Mapping[str, Any] | None) -> Classi
     )
 
 
-@cache
+@lru_cache(maxsize=1024)
 def _companion(member: str) -> str | None:
     """The one of COMPANIONS that a member is; the names within modules are few."""
     return next((known for known in COMPANIONS if fnmatchcase(member, known)), None)
