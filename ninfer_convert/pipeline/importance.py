@@ -48,13 +48,14 @@ def find_importance(
     `known` are the entries that the architecture knows for them.
 
     Raises SourceError for matrices that are damaged or do not fit, RecipeError for an assign of whose parameters none
-    has a vector.
+    has a vector, and for a group whose shape makes other rows of a parameter that has one.
     """
     vectors: dict[tuple[str, int], NDArray[np.float64]] = {}
     asked: dict[tuple[str, str], _Asked] = {}
     places = {}
     warnings: dict[str, Problem] = {}
     problems: list[Problem] = []
+    refused: list[Problem] = []
     for name, pieces in decisions.items():
         for index, piece in enumerate(pieces):
             if PARAMETER not in piece.parameters or piece.method.parameters is None:
@@ -74,17 +75,21 @@ def find_importance(
                 continue
             asking.found.append(name)
             warnings |= {warning.message: warning for warning in importance.warnings}
-            values = importance.values
+            values, columns = importance.values, piece.shape[-1]
+            if values.shape[-1] != columns:
+                message = f"{name}: a group gives it rows of {columns}, and its importances are for {shapes[name][-1]}"
+                refused.append(place.problem("importance-shape", message, name))
+                continue
             vectors[name, index] = values[slice(*piece.rows)] if piece.rows and values.ndim == 2 else values
     if problems:
         raise SourceError(list(dict.fromkeys(problems)))
-    unanswered = [
+    refused += [
         places[key].problem("no-importance", f"{key[1]} has a vector for none of {some(asking.missing)}")
         for key, asking in asked.items()
         if not asking.found
     ]
-    if unanswered:
-        raise RecipeError(unanswered)
+    if refused:
+        raise RecipeError(refused)
     for (_, shown), asking in asked.items():
         if asking.missing:
             missing = dict.fromkeys(asking.missing)

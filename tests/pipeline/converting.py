@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -49,27 +50,31 @@ def layered(folder: Path) -> tuple[Path, dict[str, Array]]:
     return checkpoint(folder / "m.safetensors", arrays), arrays
 
 
-def nvfp4_checkpoint(folder: Path, divisors: Mapping[str, float], inputs: bool = True) -> dict[str, Array]:
+def nvfp4_checkpoint(
+    folder: Path, divisors: Mapping[str, float], inputs: bool = True, rows: Mapping[str, int] = MappingProxyType({})
+) -> dict[str, Array]:
     """Weights of a compressed-tensors checkpoint with these global scales, in a folder `quantized`; its arrays.
 
-    Its inputs have the divisors 3.5, 2.5, ...
+    They have 128 rows where `rows` does not say otherwise, of 64 columns; their inputs the divisors 3.5, 2.5, ...
     """
     rng = np.random.default_rng(len(divisors))
     arrays: dict[str, Array] = {}
     for number, (name, divisor) in enumerate(divisors.items()):
-        arrays[f"{name}.weight_packed"] = rng.integers(0, 256, (128, 32), np.uint8)
-        arrays[f"{name}.weight_scale"] = rng.integers(1, 0x7E, (128, 4), np.uint8)
+        count = rows.get(name, 128)
+        arrays[f"{name}.weight_packed"] = rng.integers(0, 256, (count, 32), np.uint8)
+        arrays[f"{name}.weight_scale"] = rng.integers(1, 0x7E, (count, 4), np.uint8)
         arrays[f"{name}.weight_global_scale"] = np.array([divisor], np.float32)
         if inputs:
             arrays[f"{name}.input_global_scale"] = np.array([3.5 - number], np.float32)
-    (folder / "quantized").mkdir(exist_ok=True)
     tensors = {
         name: tensor(array, "F8_E4M3" if name.endswith("weight_scale") else None) for name, array in arrays.items()
     }
-    (folder / "quantized" / "model.safetensors").write_bytes(safetensors.build(tensors))
+    quantized = folder / "quantized"
+    quantized.mkdir(exist_ok=True)
+    (quantized / "model.safetensors").write_bytes(safetensors.build(tensors))
     groups = {"group_0": {"targets": ["Linear"], "weights": _NVFP4}}
     quantization = {"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized", "config_groups": groups}
-    (folder / "quantized" / "config.json").write_text(json.dumps({"quantization_config": quantization}))
+    (quantized / "config.json").write_text(json.dumps({"quantization_config": quantization}))
     return arrays
 
 
