@@ -109,13 +109,15 @@ class Request:
 
     `components` None are all that the checkpoint holds and the architecture knows; `resources` stand in for the files
     of their roles. `skips` gives the reason for which a tensor need not have a parameter, None for most; `rename` is
-    for an architecture that has no names of its own.
+    for an architecture that has no names of its own. `main` is config.json's object of the main input where this is
+    another one, which may hold parts of the model only and needs neither a config nor resources.
     """
 
     components: tuple[str, ...] | None = None
     resources: tuple[Resource, ...] = ()
     skips: Callable[[str], str | None] = _no_reason
     rename: Callable[[Sequence[str]], Mapping[str, str]] = _unchanged
+    main: Mapping[str, Any] | None = None
 
 
 Build = Callable[["Checkpoint", "Mapping[str, Any] | None", "Mapping[str, Source]", Request], Model]

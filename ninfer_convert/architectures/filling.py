@@ -48,8 +48,8 @@ def fill(
 ) -> Filling:
     """Give each row of the blocks its tensor; `prefix` is what most names of tensors should begin with.
 
-    Missing tensors, tensors of another shape, and tensors that neither a row nor `passed_by` nor the recipe's
-    skips know become problems.
+    Tensors of another shape become problems, and so do, but for an input beside the main one, missing tensors and those
+    that neither a row nor `passed_by` nor the recipe's skips know.
     """
     parameters: list[Parameter] = []
     groups: list[tuple[str, ...]] = []
@@ -69,7 +69,8 @@ def fill(
         if name not in expected:
             reason = passed_by(name) or request.skips(name)
             (surplus if reason is None else passed.setdefault(reason, [])).append(name)
-    problems = (*_wrong_shapes(sources, expected), *_differences(missing, surplus, prefix, checkpoint))
+    differences = _differences(missing, surplus, prefix, checkpoint) if request.main is None else ()
+    problems = (*_wrong_shapes(sources, expected), *differences)
     notes = (Problem("passed-by", _note(reason, names), path=checkpoint.shown) for reason, names in passed.items())
     reasons = {reason: tuple(names) for reason, names in passed.items()}
     return Filling(tuple(parameters), tuple(groups), reasons, problems, tuple(notes))

@@ -46,7 +46,7 @@ def build(
     checkpoint: Checkpoint, config: Mapping[str, Any] | None, sources: Mapping[str, Source], request: Request
 ) -> Model:
     """One component, `text`. Raises SourceError for a config that is not this family's, and for other tensors."""
-    config = config or {}
+    config = config or request.main or {}
     sizes = _read(config, checkpoint.shown_beside("config.json"))
 
     def passed_by(name: str) -> str | None:

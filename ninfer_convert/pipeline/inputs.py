@@ -116,7 +116,7 @@ class Inputs:
         self._recipe = recipe
         self._given = given
         self._architecture = architecture
-        self._request = replace(request, rename=recipe.rename_elsewhere)
+        self._request = replace(request, rename=recipe.rename_elsewhere, main=main.config)
         self._opened: dict[str | None, Opened] = {None: main}
         self._parameters: dict[str | None, Mapping[str, Parameter]] = {}
 

@@ -46,11 +46,12 @@ def write_headers(folder: Path, shapes: Mapping[str, Sequence[int]], stored: str
 
 
 def build(folder: Path, architecture: str = "auto", request: Request | None = None) -> Model:
-    """What an architecture makes of the checkpoint in `folder`."""
+    """What an architecture makes of the checkpoint in `folder`; that of the main input, where it is another one."""
     checkpoint = open_checkpoint(folder)
     config = read_config(checkpoint)
     sources = classify(checkpoint, config).sources
-    return choose(architecture, checkpoint, config).build(checkpoint, config, sources, request or Request())
+    request = request or Request()
+    return choose(architecture, checkpoint, request.main or config).build(checkpoint, config, sources, request)
 
 
 def refusal(folder: Path, architecture: str = "auto", request: Request | None = None) -> list[tuple[str, str]]:

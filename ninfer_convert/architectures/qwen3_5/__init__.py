@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 from ninfer_convert.architectures.base import Architecture, Component, Model
 from ninfer_convert.architectures.filling import fill, tied_head
-from ninfer_convert.architectures.qwen3_5.config import FULL, IMPLEMENTATIONS, LINEAR, read_text_config
+from ninfer_convert.architectures.qwen3_5.config import (
+    FULL,
+    IMPLEMENTATIONS,
+    LINEAR,
+    read_text_config,
+    refuse_another_model,
+)
 from ninfer_convert.architectures.qwen3_5.text import Sizes, places
 from ninfer_convert.architectures.resources import text_resources
 from ninfer_convert.errors import Problem, SourceError
 
 if TYPE_CHECKING:
-    from ninfer_convert.architectures.base import Request
+    from ninfer_convert.architectures.base import Request, Resource
     from ninfer_convert.architectures.qwen3_5.config import TextConfig
     from ninfer_convert.sources.base import Checkpoint
     from ninfer_convert.values import Source
@@ -27,10 +33,13 @@ def build(
 ) -> Model:
     """The component `text` with its four resources.
 
-    Raises SourceError for a config that breaks a rule, else with all that is wrong with tensors and resources.
+    Raises SourceError for a config that breaks a rule, or is of another model than the main input's, else with all that
+    is wrong with tensors and resources.
     """
     path = checkpoint.shown_beside("config.json")
-    text = read_text_config(config or {}, path)
+    text = read_text_config(config or request.main or {}, path)
+    if request.main is not None:
+        refuse_another_model(text, read_text_config(request.main, path), path)
 
     def passed_by(name: str) -> str | None:
         for prefix, component in OTHER_COMPONENTS.items():
@@ -39,7 +48,10 @@ def build(
         return tied_head(name, text.tied)
 
     filling = fill(places(text, sources.keys()), sources, checkpoint, text.prefix, passed_by, request)
-    resources, problems = text_resources(checkpoint, request.resources, text.size("vocab_size"))
+    resources: tuple[Resource, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    if request.main is None:
+        resources, problems = text_resources(checkpoint, request.resources, text.size("vocab_size"))
     if filling.problems or problems:
         raise SourceError((*filling.problems, *problems))
     geometry = (Problem("geometry", message, path=path) for message in _not_executed(text))

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ninfer_convert.architectures.members import Members
-from ninfer_convert.errors import SourceError
+from ninfer_convert.errors import Problem, SourceError
 
 _DENSE = ("Qwen3_5ForCausalLM", "qwen3_5_text")
 _MOE = ("Qwen3_5MoeForCausalLM", "qwen3_5_moe_text")
@@ -101,6 +101,19 @@ def read_text_config(config: Mapping[str, Any], path: str) -> TextConfig:
     if top.problems:
         raise SourceError(top.problems)
     return TextConfig(stored, "model." if raw is top else "model.language_model.")
+
+
+def refuse_another_model(text: TextConfig, main: TextConfig, path: str) -> None:
+    """Raise SourceError where a config differs from the main input's in what no shape of a tensor would show."""
+    differences = [
+        Problem(
+            "other-model", f"{name} is {text.stored.get(name)}, but {main.stored.get(name)} in the main input", path
+        )
+        for name in ("tie_word_embeddings", *_ATTENTION, *_LINEAR)
+        if text.stored.get(name) != main.stored.get(name)
+    ]
+    if differences:
+        raise SourceError(differences)
 
 
 def _implementation(top: Members) -> tuple[str, str]:
