@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ninfer_convert.errors import SourceError
+from tests.architectures import small
 from tests.oracle import encoded as oracle
 from tests.oracle import layouts
 from tests.pipeline.converting import (
@@ -136,6 +137,18 @@ def test_a_parent_of_nvfp4_keeps_the_divisors_of_its_members_where_they_differ(t
     scales = np.concatenate([arrays[f"{name}.weight_scale"] for name in divisors])
     assert data == layouts.encode("nvfp4", (256, 64), layouts.Content(codes.tolist(), scales.tolist(), words))
     assert record(artifact, "weight/000000").get("divisors", 1) == len(kept)
+
+
+def test_separate_keeps_parameters_out_of_the_architectures_groups(tmp_path: Path) -> None:
+    small.write(tmp_path / "model", small.KINDS["dense"])
+    pair = [f"text/layers/0/gdn/{name}_projection" for name in "ab"]
+    packed = convert(tmp_path / "model", "name = 't'\n", tmp_path)
+    assert [bound(packed, name)[0][0] for name in pair] == [bound(packed, pair[0])[0][0]] * 2
+    apart = convert(tmp_path / "model", lines("[[separate]]", "select = '*/gdn/a_projection'"), tmp_path)
+    for name in pair:
+        ((id, begin, end),) = bound(packed, name)
+        assert packed.object_bytes(id)[2 * begin : 2 * end] == stored(apart, name)[2]
+        assert apart.directory["bindings"][name] == {"object": bound(apart, name)[0][0]}
 
 
 # Shares.

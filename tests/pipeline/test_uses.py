@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from ninfer_convert.errors import RecipeError
+from tests.architectures import small
 from tests.oracle import gguf
 from tests.pipeline.converting import (
     Array,
@@ -52,6 +53,18 @@ def test_the_policy_is_always_written(tmp_path: Path) -> None:
             (10, "q", "AllowA4"),
         )
     ]
+
+
+def test_a_policy_applies_to_the_architectures_uses(tmp_path: Path) -> None:
+    small.write(tmp_path / "model", small.KINDS["dense"])
+    recipe = lines("[[assign]]", "select = ['text/layers/*/mlp/*', '*norm']", "activation_policy = 'AllowA8'")
+    recipe += lines("[[use]]", "parameter = 'text/output_head'", "input = 'text/draft'")
+    artifact = convert(tmp_path / "model", recipe, tmp_path)
+    uses = artifact.directory["uses"]
+    allowed = {use["parameter"] for use in uses if use["activation_policy"] == "AllowA8"}
+    assert allowed == {f"text/layers/{layer}/mlp/{name}" for layer in range(4) for name in ("gate", "up", "down")}
+    assert uses[-1] == {"parameter": "text/output_head", "input": "text/draft", "activation_policy": "A16Only"}
+    assert len(uses) > 30
 
 
 def test_a_number_becomes_a_scalar_of_its_own_behind_all_weights(tmp_path: Path) -> None:
