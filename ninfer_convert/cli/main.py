@@ -23,6 +23,7 @@ COMMANDS = {
     "check": "Say whether an artifact is what an input and a recipe would give.",
     "compare": "Hold an artifact's values against a checkpoint's or another artifact's.",
     "export": "Write an artifact back as safetensors or GGUF.",
+    "imatrix": "Show what an importance matrix holds, and what of a checkpoint it covers.",
     "recipes": "List the built-in recipes; show or check one.",
     "formats": "List the numeric formats, their layouts and methods.",
 }

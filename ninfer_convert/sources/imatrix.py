@@ -75,15 +75,6 @@ class Importance:
 
 
 @dataclass(frozen=True, eq=False)
-class Coverage:
-    """Which parameters have importance, and which entries no parameter uses."""
-
-    found: Mapping[str, Importance]
-    missing: tuple[str, ...]
-    unused: tuple[str, ...]
-
-
-@dataclass(frozen=True, eq=False)
 class ImportanceMatrix:
     """A file's entries by name, in its order; every number in it is finite and not negative."""
 
@@ -113,27 +104,6 @@ class ImportanceMatrix:
                 found = self._take(self.entries[entry.name], entry.expert, name, shape)
                 return _reordered(found, entry.columns) if entry.columns else found
         return None
-
-    def cover(self, parameters: Iterable[tuple[str, Shape]]) -> Coverage:
-        """Look up many parameters; raises SourceError with every entry of a wrong length."""
-        found: dict[str, Importance] = {}
-        missing: list[str] = []
-        problems: list[Problem] = []
-        for name, shape in parameters:
-            try:
-                importance = self.find(name, shape)
-            except SourceError as error:
-                problems += error.problems
-                continue
-            if importance is None:
-                missing.append(name)
-            else:
-                found[name] = importance
-        if problems:
-            raise SourceError(problems)
-        used = {importance.entry for importance in found.values()}
-        unused = tuple(name for name in self.entries if name not in used)
-        return Coverage(MappingProxyType(found), tuple(missing), unused)
 
     def _take(self, entry: Entry, expert: int | None, name: str, shape: Shape) -> Importance:
         columns = shape[-1]

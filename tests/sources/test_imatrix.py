@@ -176,37 +176,6 @@ def test_experts_by_number_and_by_bank(suffix: str) -> None:
     assert np.array_equal(bank.values, wanted)
 
 
-def test_coverage_both_ways() -> None:
-    matrix = open_imatrix(FIXTURE / "imatrix.gguf")
-    coverage = matrix.cover(
-        [
-            ("model.layers.0.self_attn.q_proj.weight", (24, 128)),
-            ("model.layers.0.self_attn.k_proj.weight", (24, 128)),
-            ("model.layers.0.mlp.experts.1.up_proj.weight", (24, 128)),
-            ("model.layers.0.input_layernorm.weight", (128,)),
-        ]
-    )
-    assert list(coverage.found) == [
-        "model.layers.0.self_attn.q_proj.weight",
-        "model.layers.0.mlp.experts.1.up_proj.weight",
-    ]
-    assert coverage.missing == ("model.layers.0.self_attn.k_proj.weight", "model.layers.0.input_layernorm.weight")
-    assert coverage.unused == (
-        "blk.0.attn_output.weight",
-        "blk.0.attn_v.weight",
-        "blk.0.ffn_down.weight",
-        "blk.99.attn_q.weight",
-    )
-
-
-def test_coverage_gives_every_wrong_length_together() -> None:
-    matrix = open_imatrix(FIXTURE / "imatrix.dat")
-    wrong = {"attn_q": 3, "attn_v": 128, "ffn_down": 3}
-    with pytest.raises(SourceError) as caught:
-        matrix.cover([(f"blk.0.{name}.weight", (2, columns)) for name, columns in wrong.items()])
-    assert [problem.tensor for problem in caught.value.problems] == ["blk.0.attn_q.weight", "blk.0.ffn_down.weight"]
-
-
 FAMILIES = [arch for arch in MODEL_ARCH if any(family in arch.name for family in ("LLAMA", "QWEN", "GEMMA"))]
 NAMES = [
     *(f"model.layers.3.self_attn.{name}_proj.weight" for name in "qkvo"),
@@ -390,4 +359,5 @@ def test_no_damage_breaks_the_reader(tmp_path: Path, suffix: str, data: st.DataO
     with suppress(SourceError):
         matrix = open_imatrix(path)
         assert matrix.entries
-        matrix.cover([(name, (8, 128)) for name in matrix.entries])
+        for name in matrix.entries:
+            matrix.find(name, (8, 128))
