@@ -122,7 +122,7 @@ def output_errors(path: str, needed_bytes: int) -> Iterator[None]:
     except OSError as error:
         if error.errno in FULL:
             free = shutil.disk_usage(folder_of(path)).free
-            message = f"the disk is full: the artifact needs {needed_bytes:,} bytes, and {free:,} are left"
+            message = f"the disk is full: {needed_bytes:,} bytes are needed, and {free:,} are left"
             raise _refused("disk-full", message, path) from error
         message = f"cannot be written: {error.strerror or error}"
         if error.errno == errno.EFBIG:

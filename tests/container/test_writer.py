@@ -249,7 +249,7 @@ class TestFailing:
         assert problem.code == "disk-full"
         assert problem.path == str(tmp_path / "m.ninfer")
         needed = f"{4096 + 20_000:,}"
-        assert f"the artifact needs {needed} bytes, and " in problem.message
+        assert f"{needed} bytes are needed, and " in problem.message
         assert problem.message.endswith(" are left")
 
     def test_a_limit_on_the_size_of_files_names_the_way_out(self, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -28,6 +29,7 @@ from ninfer_convert.container import (
 )
 from ninfer_convert.errors import ArtifactError, NumericError, OutputError, SourceError, UsageError
 from ninfer_convert.pipeline.export import export, tensors
+from ninfer_convert.pipeline.export import files as exported_files
 from ninfer_convert.pipeline.export.folder import is_weights
 from ninfer_convert.sources import open_checkpoint
 from tests.oracle import objects as oracle
@@ -427,6 +429,18 @@ class TestDestination:
         monkeypatch.setattr("shutil.disk_usage", lambda folder: type("", (), {"free": 100})())
         error = refused(OutputError, small, tmp_path / "out")
         assert "100 are free there" in str(error)
+
+    def test_a_disk_that_fills_up_is_told_and_nothing_is_left(
+        self, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(descriptor: int, data: memoryview, offset: int) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(exported_files, "write_at", full)
+        for name in ("out", "m.safetensors"):
+            (problem,) = refused(OutputError, small, tmp_path / name).problems
+            assert problem.code == "disk-full"
+            assert " bytes are needed, and " in problem.message
 
 
 class TestRefusals:
