@@ -305,6 +305,16 @@ reason = "a test"
             assert found[format][:2] == (ggml, shape)
             assert np.array_equal(found[format][2], rows)
 
+    @pytest.mark.parametrize(
+        "sources",
+        [3, [], {"m": 3}, {"m": {"files": 3}}, {"m": {"files": [3, {"tensors": 3}, {"tensors": [3, "b", "none"]}]}}],
+    )
+    def test_another_programs_provenance_may_hold_anything(self, tmp_path: Path, sources: Any) -> None:
+        objects = {name: artifacts.stored("gguf_q4_k") for name in "ab"}
+        path = artifacts.write(tmp_path / "a.ninfer", objects, provenance={"sources": sources, "objects": 3})
+        export(path, tmp_path / "out.gguf")
+        assert set(contents((tmp_path / "out.gguf").read_bytes())) == {"a", "b"}
+
 
 class TestRefusals:
     def refused(
