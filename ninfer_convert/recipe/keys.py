@@ -192,6 +192,26 @@ def _ranks(node: Node) -> Any:
     return None if ranks is None else frozenset(ranks)
 
 
+def _depth(node: Node) -> Any:
+    """A half-open range of parts of a stack of layers."""
+    if not isinstance(node.value, list) or len(node.value) != 2:
+        return node.wrong_type("two numbers [begin, end)")
+    begin, end = (_part(element) for element in node.elements())
+    if begin is None or end is None:
+        return None
+    if begin >= end:
+        return node.fault("empty-depth", f"{node.name} = [{begin}, {end}] holds no layer: the end is not part of it")
+    return begin, end
+
+
+def _part(node: Node) -> Any:
+    if not isinstance(node.value, (int, float)) or isinstance(node.value, bool):
+        return node.wrong_type("a number")
+    if not 0 <= node.value <= 1:
+        return node.fault("out-of-range", f"{node.name} must be between 0 and 1, not {node.value}")
+    return node.value
+
+
 WHERE: Keys = {
     "rank": Key(_ranks),
     "dtype": Key(_types),
@@ -201,6 +221,7 @@ WHERE: Keys = {
     "max_columns": Key(whole_number(0)),
     "min_elements": Key(whole_number(0)),
     "multiple_of": Key(whole_number(1)),
+    "depth": Key(_depth),
 }
 
 

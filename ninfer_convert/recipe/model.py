@@ -45,7 +45,10 @@ class Selector:
 
 @dataclass(frozen=True)
 class Where:
-    """The filter of an assign; None admits all. `dtype` holds names of stored types, classes resolved."""
+    """The filter of an assign; None admits all. `dtype` holds names of stored types, classes resolved.
+
+    `depth` is a half-open range of i / n for layer i of n.
+    """
 
     rank: frozenset[int] | None = None
     dtype: frozenset[str] | None = None
@@ -55,6 +58,7 @@ class Where:
     max_columns: int | None = None
     min_elements: int | None = None
     multiple_of: int | None = None
+    depth: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)

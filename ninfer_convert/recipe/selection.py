@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Protocol
 
 from ninfer_convert.errors import nearest, printable
 from ninfer_convert.natural import natural_key
+from ninfer_convert.recipe.layers import depths
 
 if TYPE_CHECKING:
     from ninfer_convert.recipe.complaints import Complaints
@@ -157,9 +159,15 @@ class Selection:
         admitted = self._admitted.get(where)
         if admitted is None:
             admitted = self._admitted[where] = frozenset(
-                index for index, subject in enumerate(self._subjects) if admits(where, subject)
+                index
+                for index, subject in enumerate(self._subjects)
+                if admits(where, subject) and (where.depth is None or _within(where.depth, self._depths[index]))
             )
         return admitted
+
+    @cached_property
+    def _depths(self) -> list[float | None]:
+        return depths(self.names)
 
     def _matches_nothing(self, glob: Glob) -> str:
         message = f"'{printable(glob.text)}' matches no parameter"
@@ -176,7 +184,7 @@ def natural_keys(texts: Sequence[str]) -> list[str]:
 
 
 def admits(where: Where, subject: Subject) -> bool:
-    """Whether a parameter passes every condition."""
+    """Whether a parameter passes every condition on itself."""
     shape = subject.shape
     rows, columns = rows_and_columns(shape)
     return (
@@ -189,6 +197,10 @@ def admits(where: Where, subject: Subject) -> bool:
         and (where.min_elements is None or rows * columns >= where.min_elements)
         and (where.multiple_of is None or columns % where.multiple_of == 0)
     )
+
+
+def _within(depth: tuple[float, float], part: float | None) -> bool:
+    return part is not None and depth[0] <= part < depth[1]
 
 
 def rows_and_columns(shape: Shape) -> tuple[int, int]:

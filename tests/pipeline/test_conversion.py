@@ -20,7 +20,7 @@ from ninfer_convert.recipe import builtin_recipes
 from tests.oracle import objects as oracle
 from tests.support import TINY_LLAMA, Tensors, bf16, gaussian, write_safetensors
 
-PLAIN_RECIPES = ("bf16", "fp32", "q4", "q5", "q6", "q8", "q4_search", "fp8")
+PLAIN_RECIPES = ("bf16", "fp32", "q4", "q5", "q6", "q8", "q4_mixed", "q4_search", "fp8")
 
 
 def convert(

@@ -1,14 +1,19 @@
-"""The tensors of known models, one layer each, by Hugging Face's names and by llama.cpp's; and what each of them is."""
+"""The tensors of known models by Hugging Face's names and by llama.cpp's, and what each of them is."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 from ninfer_convert.formats.stored import stored_type
 
-Role = Literal["matrix", "embedding", "kept", "index"]
-"""`embedding` stands for the head too; `kept` for what a careful quantizer leaves alone; `index` for integers."""
+Role = Literal["matrix", "finer", "embedding", "kept", "index"]
+"""`finer` are attention values, alone or with queries and keys, and MLP down; `embedding` stands for the head too;
+`kept` for what a careful quantizer leaves alone; `index` for integers."""
+
+LAYERS = 16
+_LAYER = re.compile(r"(?:(?<=layer\.)|(?<=layers\.)|(?<=blk\.))[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -22,6 +27,12 @@ class Tensor:
     locked: None = None
     divisors: tuple[float, ...] = ()
     input_divisor: None = None
+
+    @property
+    def layer(self) -> int | None:
+        """Which of its stack it belongs to, None outside layers."""
+        found = _LAYER.search(self.name)
+        return int(found[0]) if found else None
 
     @property
     def identical(self) -> str | None:
@@ -49,13 +60,12 @@ LLAMA = tensors(
         {
             "self_attn.q_proj.weight": (2048, 2048),
             "self_attn.k_proj.weight": (512, 2048),
-            "self_attn.v_proj.weight": (512, 2048),
             "self_attn.o_proj.weight": (2048, 2048),
             "mlp.gate_proj.weight": (8192, 2048),
             "mlp.up_proj.weight": (8192, 2048),
-            "mlp.down_proj.weight": (2048, 8192),
         },
     ),
+    finer=layer("model.layers.10.", {"self_attn.v_proj.weight": (512, 2048), "mlp.down_proj.weight": (2048, 8192)}),
     kept={
         "model.layers.10.input_layernorm.weight": (2048,),
         "model.layers.10.post_attention_layernorm.weight": (2048,),
@@ -72,13 +82,12 @@ LLAMA_GGUF = (
             {
                 "attn_q.weight": (2048, 2048),
                 "attn_k.weight": (512, 2048),
-                "attn_v.weight": (512, 2048),
                 "attn_output.weight": (2048, 2048),
                 "ffn_gate.weight": (8192, 2048),
                 "ffn_up.weight": (8192, 2048),
-                "ffn_down.weight": (2048, 8192),
             },
         ),
+        finer=layer("blk.10.", {"attn_v.weight": (512, 2048), "ffn_down.weight": (2048, 8192)}),
     ),
     *tensors(
         "F32",
@@ -99,13 +108,12 @@ QWEN3 = tensors(
         {
             "self_attn.q_proj.weight": (2048, 1024),
             "self_attn.k_proj.weight": (1024, 1024),
-            "self_attn.v_proj.weight": (1024, 1024),
             "self_attn.o_proj.weight": (1024, 2048),
             "mlp.gate_proj.weight": (3072, 1024),
             "mlp.up_proj.weight": (3072, 1024),
-            "mlp.down_proj.weight": (1024, 3072),
         },
     ),
+    finer=layer("model.layers.0.", {"self_attn.v_proj.weight": (1024, 1024), "mlp.down_proj.weight": (1024, 3072)}),
     kept={
         "model.layers.0.self_attn.q_norm.weight": (128,),
         "model.layers.0.self_attn.k_norm.weight": (128,),
@@ -118,7 +126,8 @@ QWEN3_GGUF = (
     *tensors(
         "BF16",
         embedding={"token_embd.weight": (151936, 1024)},
-        matrix={"blk.0.attn_q.weight": (2048, 1024), "blk.0.ffn_down.weight": (1024, 3072)},
+        matrix={"blk.0.attn_q.weight": (2048, 1024)},
+        finer={"blk.0.ffn_down.weight": (1024, 3072)},
     ),
     *tensors("F32", kept={"blk.0.attn_q_norm.weight": (128,), "blk.0.attn_k_norm.weight": (128,)}),
 )
@@ -131,15 +140,19 @@ GEMMA3 = tensors(
             {
                 "self_attn.q_proj.weight": (2048, 2560),
                 "self_attn.k_proj.weight": (1024, 2560),
-                "self_attn.v_proj.weight": (1024, 2560),
                 "self_attn.o_proj.weight": (2560, 2048),
                 "mlp.gate_proj.weight": (10240, 2560),
                 "mlp.up_proj.weight": (10240, 2560),
-                "mlp.down_proj.weight": (2560, 10240),
             },
         ),
         "multi_modal_projector.mm_input_projection_weight": (1152, 2560),
         "vision_tower.vision_model.encoder.layers.0.self_attn.q_proj.weight": (1152, 1152),
+    },
+    finer={
+        **layer(
+            "language_model.model.layers.0.",
+            {"self_attn.v_proj.weight": (1024, 2560), "mlp.down_proj.weight": (2560, 10240)},
+        ),
         "vision_tower.vision_model.encoder.layers.0.mlp.fc2.weight": (1152, 4304),
     },
     kept={
@@ -158,7 +171,8 @@ GEMMA3_GGUF = (
     *tensors(
         "F16",
         embedding={"token_embd.weight": (262144, 640)},
-        matrix={"blk.0.attn_q.weight": (1024, 640), "blk.0.ffn_down.weight": (640, 2048)},
+        matrix={"blk.0.attn_q.weight": (1024, 640)},
+        finer={"blk.0.ffn_down.weight": (640, 2048)},
     ),
     *tensors(
         "F32",
@@ -180,14 +194,13 @@ BERT = tensors(
             {
                 "attention.self.query.weight": (384, 384),
                 "attention.self.key.weight": (384, 384),
-                "attention.self.value.weight": (384, 384),
                 "attention.output.dense.weight": (384, 384),
                 "intermediate.dense.weight": (1536, 384),
-                "output.dense.weight": (384, 1536),
             },
         ),
         "pooler.dense.weight": (384, 384),
     },
+    finer=layer("encoder.layer.0.", {"attention.self.value.weight": (384, 384), "output.dense.weight": (384, 1536)}),
     kept={
         "embeddings.position_embeddings.weight": (512, 384),
         "embeddings.token_type_embeddings.weight": (2, 384),
@@ -207,8 +220,8 @@ BERT_GGUF = (
             "blk.0.attn_q.weight": (384, 384),
             "blk.0.attn_output.weight": (384, 384),
             "blk.0.ffn_up.weight": (1536, 384),
-            "blk.0.ffn_down.weight": (384, 1536),
         },
+        finer={"blk.0.ffn_down.weight": (384, 1536)},
     ),
     *tensors(
         "F32",
@@ -229,12 +242,17 @@ EXPERTS = tensors(
     matrix=layer(
         "model.layers.0.",
         {
-            "linear_attn.in_proj_qkv.weight": (8192, 2048),
             "linear_attn.in_proj_z.weight": (4096, 2048),
             "linear_attn.out_proj.weight": (2048, 4096),
             "mlp.experts.gate_up_proj": (256, 1024, 2048),
-            "mlp.experts.down_proj": (256, 2048, 512),
             "mlp.shared_expert.gate_proj.weight": (512, 2048),
+        },
+    ),
+    finer=layer(
+        "model.layers.0.",
+        {
+            "linear_attn.in_proj_qkv.weight": (8192, 2048),
+            "mlp.experts.down_proj": (256, 2048, 512),
             "mlp.shared_expert.down_proj.weight": (2048, 512),
         },
     ),
@@ -262,15 +280,14 @@ EXPERTS_GGUF = (
         matrix=layer(
             "blk.0.",
             {
-                "attn_qkv.weight": (8192, 2048),
                 "attn_gate.weight": (4096, 2048),
                 "ssm_out.weight": (2048, 4096),
                 "ffn_gate_exps.weight": (256, 512, 2048),
                 "ffn_up_exps.weight": (256, 512, 2048),
-                "ffn_down_exps.weight": (256, 2048, 512),
                 "ffn_gate_shexp.weight": (512, 2048),
             },
         ),
+        finer=layer("blk.0.", {"attn_qkv.weight": (8192, 2048), "ffn_down_exps.weight": (256, 2048, 512)}),
     ),
     *tensors(
         "F32",
@@ -290,7 +307,17 @@ EXPERTS_GGUF = (
     ),
 )
 
-MODELS: dict[str, tuple[Tensor, ...]] = {
+
+def stacked(model: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """The model with LAYERS layers like its one."""
+    return tuple(
+        replace(tensor, name=_LAYER.sub(str(layer), tensor.name))
+        for tensor in model
+        for layer in (range(LAYERS) if _LAYER.search(tensor.name) else (0,))
+    )
+
+
+_MODELS: dict[str, tuple[Tensor, ...]] = {
     "llama": LLAMA,
     "llama, llama.cpp": LLAMA_GGUF,
     "qwen3": QWEN3,
@@ -302,3 +329,5 @@ MODELS: dict[str, tuple[Tensor, ...]] = {
     "experts": EXPERTS,
     "experts, llama.cpp": EXPERTS_GGUF,
 }
+
+MODELS = {name: stacked(model) for name, model in _MODELS.items()}

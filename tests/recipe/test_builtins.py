@@ -8,7 +8,7 @@ import pytest
 
 from ninfer_convert.formats.stored import STORED_TYPES
 from ninfer_convert.recipe import builtin_recipes, load_recipe, resolve
-from tests.recipe.models import MODELS, Role, Tensor
+from tests.recipe.models import LAYERS, MODELS, Role, Tensor
 from tests.recipe.support import Parameter, formats
 
 STORED = {"BF16": "bf16", "F16": "fp32", "F32": "fp32"}
@@ -18,20 +18,32 @@ Choice = str | None
 """A format; None: as it is stored."""
 
 TABLE: dict[str, dict[Role, Choice]] = {
-    "q4": {"matrix": "q4_g64_fp16", "embedding": "q5_g64_fp16", "kept": None, "index": "int32"},
-    "q5": {"matrix": "q5_g64_fp16", "embedding": "q6_g64_fp16", "kept": None, "index": "int32"},
-    "q6": {"matrix": "q6_g64_fp16", "embedding": "q6_g64_fp16", "kept": None, "index": "int32"},
-    "q8": {"matrix": "q8_g32_fp16", "embedding": "q8_g32_fp16", "kept": None, "index": "int32"},
-    "q4_search": {"matrix": "q4_g64_fp16", "embedding": "q5_g64_fp16", "kept": None, "index": "int32"},
-    "q4_imatrix": {"matrix": "q4_g64_fp16", "embedding": "q5_g64_fp16", "kept": None, "index": "int32"},
-    "fp8": {"matrix": "fp8_e4m3fn_row_bf16", "embedding": "fp8_e4m3fn_row_bf16", "kept": None, "index": "int32"},
-    "bf16": {"matrix": "bf16", "embedding": "bf16", "kept": "bf16", "index": "int32"},
-    "fp32": {"matrix": "fp32", "embedding": "fp32", "kept": "fp32", "index": "int32"},
-    "gguf": {"matrix": None, "embedding": None, "kept": None, "index": "int32"},
-    "import": {"matrix": None, "embedding": None, "kept": None, "index": "int32"},
+    "q4": {"matrix": "q4_g64_fp16", "embedding": "q5_g64_fp16"},
+    "q5": {"matrix": "q5_g64_fp16", "embedding": "q6_g64_fp16"},
+    "q6": {"matrix": "q6_g64_fp16", "embedding": "q6_g64_fp16"},
+    "q8": {"matrix": "q8_g32_fp16", "embedding": "q8_g32_fp16"},
+    "q4_search": {"matrix": "q4_g64_fp16", "embedding": "q5_g64_fp16"},
+    "q4_imatrix": {"matrix": "q4_g64_fp16", "embedding": "q5_g64_fp16"},
+    "q4_mixed": {"matrix": "q4_g64_fp16", "finer": "q5_g64_fp16", "embedding": "q5_g64_fp16"},
+    "fp8": {"matrix": "fp8_e4m3fn_row_bf16", "embedding": "fp8_e4m3fn_row_bf16"},
+    "bf16": {"matrix": "bf16", "embedding": "bf16", "kept": "bf16"},
+    "fp32": {"matrix": "fp32", "embedding": "fp32", "kept": "fp32"},
+    "gguf": {"matrix": None, "embedding": None},
+    "import": {"matrix": None, "embedding": None},
 }
+"""Where a row does not say: finer tensors are as all matrices, kept ones as they are stored, indices int32."""
+
+OUTER: dict[str, dict[Role, Choice]] = {"q4_mixed": {"matrix": "q5_g64_fp16"}}
+"""What is otherwise in the first and the last eighth of the layers."""
 
 QUANTIZING = [name for name in TABLE if name not in ("bf16", "fp32", "gguf", "import")]
+
+
+def expected(recipe: str, tensor: Tensor) -> str:
+    """The format of a tensor under a recipe."""
+    outer = tensor.layer is not None and not LAYERS // 8 <= tensor.layer < LAYERS - LAYERS // 8
+    row = {"kept": None, "index": "int32"} | TABLE[recipe] | (OUTER.get(recipe, {}) if outer else {})
+    return row.get(tensor.role, row["matrix"]) or STORED[tensor.stored]
 
 
 def test_every_builtin_has_its_row() -> None:
@@ -43,8 +55,7 @@ def test_every_builtin_has_its_row() -> None:
 def test_every_tensors_format(recipe: str, model: str) -> None:
     tensors = MODELS[model]
     resolution = resolve(load_recipe(recipe), tensors)
-    expected = {tensor.name: TABLE[recipe][tensor.role] or STORED[tensor.stored] for tensor in tensors}
-    assert formats(resolution) == expected
+    assert formats(resolution) == {tensor.name: expected(recipe, tensor) for tensor in tensors}
     # It is import's whole point that no assign speaks.
     assert [warning.code for warning in resolution.warnings] == (["untouched"] if recipe == "import" else [])
 
@@ -54,21 +65,18 @@ def test_every_tensors_format(recipe: str, model: str) -> None:
 def test_the_roles_hold_for_every_floating_type(recipe: str, stored: str) -> None:
     tensors = [tensor for tensor in MODELS["experts"] if tensor.role != "index"]
     tensors = [dataclasses.replace(tensor, stored=stored) for tensor in tensors]
-    expected = {tensor.name: TABLE[recipe][tensor.role] or STORED[stored] for tensor in tensors}
-    assert formats(resolve(load_recipe(recipe), tensors)) == expected
+    wanted = {tensor.name: expected(recipe, tensor) for tensor in tensors}
+    assert formats(resolve(load_recipe(recipe), tensors)) == wanted
 
 
 @pytest.mark.parametrize("recipe", QUANTIZING)
 def test_quantized_tensors_need_requantize_and_kept_ones_are_decoded(recipe: str) -> None:
     tensors = [
-        Tensor("blk.0.attn_q.weight", "matrix", "Q8_0", (256, 256), ("gguf_q8_0", "q8_g32_fp16")),
-        Tensor("blk.0.ffn_gate_inp.weight", "kept", "Q8_0", (8, 256), ("gguf_q8_0", "q8_g32_fp16")),
+        Tensor("attn_q.weight", "matrix", "Q8_0", (256, 256), ("gguf_q8_0", "q8_g32_fp16")),
+        Tensor("ffn_gate_inp.weight", "kept", "Q8_0", (8, 256), ("gguf_q8_0", "q8_g32_fp16")),
     ]
     resolution = resolve(load_recipe(recipe), tensors, requantize=True)
-    assert formats(resolution) == {
-        "blk.0.attn_q.weight": TABLE[recipe]["matrix"],
-        "blk.0.ffn_gate_inp.weight": "fp32",
-    }
+    assert formats(resolution) == {"attn_q.weight": TABLE[recipe]["matrix"], "ffn_gate_inp.weight": "fp32"}
 
 
 def test_the_quantizing_recipes_keep_the_same_names() -> None:
@@ -142,3 +150,22 @@ def test_searching_recipes_are_q4_by_another_method(recipe: str) -> None:
             grouped = one.method.name == "grouped_absmax"
             assert other.method.name == ("grouped_search" if grouped else one.method.name)
             assert (other.format, other.layout, other.shape) == (one.format, one.layout, one.shape)
+
+
+def test_q4_mixed_knows_the_logical_names_too() -> None:
+    parts = [
+        "attention/value",
+        "gdn/value",
+        "mlp/down",
+        "moe/experts/3/down",
+        "attention/query",
+        "mlp/up",
+        "moe/shared/gate",
+    ]
+    tensors = [Parameter(f"text/layers/{layer}/{part}") for layer in range(8) for part in parts]
+    resolution = resolve(load_recipe("q4_mixed"), tensors)
+    assert formats(resolution) == {
+        f"text/layers/{layer}/{part}": "q5_g64_fp16" if layer in (0, 7) or number < 4 else "q4_g64_fp16"
+        for layer in range(8)
+        for number, part in enumerate(parts)
+    }

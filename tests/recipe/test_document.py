@@ -99,6 +99,26 @@ def messages(folder: Path, text: str) -> list[str]:
             "4:21: where.multiple_of must be at least 1, not 0",
         ),
         (
+            f"schema = 1\n{ASSIGN}where.depth = 0.5\nformat = 'bf16'",
+            "4:15: where.depth must be two numbers [begin, end), not a float",
+        ),
+        (
+            f"schema = 1\n{ASSIGN}where.depth = [0, '1']\nformat = 'bf16'",
+            "4:19: where.depth must be a number, not a string",
+        ),
+        (
+            f"schema = 1\n{ASSIGN}where.depth = [0.5, 1.5]\nformat = 'bf16'",
+            "4:21: where.depth must be between 0 and 1, not 1.5",
+        ),
+        (
+            f"schema = 1\n{ASSIGN}where.depth = [nan, 1]\nformat = 'bf16'",
+            "4:16: where.depth must be between 0 and 1, not nan",
+        ),
+        (
+            f"schema = 1\n{ASSIGN}where.depth = [0.5, 0.5]\nformat = 'bf16'",
+            "4:15: where.depth = [0.5, 0.5] holds no layer: the end is not part of it",
+        ),
+        (
             f"schema = 1\n{ASSIGN}rows = 4\nformat = 'bf16'",
             "4:8: rows must be two whole numbers [begin, end), not an integer",
         ),

@@ -43,7 +43,7 @@ def test_an_unknown_recipe_is_answered_with_what_exists(
     (problem,) = refused(lambda: find_recipe(spec))
     assert problem.code == "unknown-recipe"
     assert "and no built-in recipe of that name" in problem.message
-    assert "bf16, fp8, fp32, gguf, import, q4, q4_imatrix, q4_search, q5, q6, q8" in problem.message
+    assert "bf16, fp8, fp32, gguf, import, q4, q4_imatrix, q4_mixed, q4_search, q5, q6, q8" in problem.message
     assert ("did you mean q4" in problem.message) == ("q4" in spec)
 
 
@@ -57,6 +57,7 @@ def test_builtins_come_in_natural_order_with_a_description() -> None:
         "import",
         "q4",
         "q4_imatrix",
+        "q4_mixed",
         "q4_search",
         "q5",
         "q6",

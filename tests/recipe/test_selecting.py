@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,6 +57,56 @@ def touched(folder: Path, assign: str) -> frozenset[str]:
 )
 def test_where_filters_by_the_logical_parameter(tmp_path: Path, where: str, names: set[str]) -> None:
     assert touched(tmp_path, f"select = '*'\nwhere = {{ {where} }}") == names
+
+
+@pytest.mark.parametrize(
+    ("layers", "depth", "within"),
+    [
+        (8, "[0, 0.125]", [0]),
+        (8, "[0.875, 1]", [7]),
+        (8, "[0, 1]", range(8)),
+        (8, "[0.25, 0.5]", [2, 3]),
+        (22, "[0, 0.125]", [0, 1, 2]),
+        (22, "[0.875, 1.0]", [20, 21]),
+        (10, "[0.3, 0.7]", [3, 4, 5, 6]),
+        (1, "[0, 0.125]", [0]),
+        (1, "[0.5, 1]", []),
+        (3, "[0, 0.125]", [0]),
+        (3, "[0.875, 1]", []),
+    ],
+)
+@pytest.mark.parametrize("stack", ["model.layers.", "blk.", "transformer.h.", "text/layers/", "encoder.block.", ""])
+def test_depth_is_a_range_of_a_stack_of_layers(
+    tmp_path: Path, stack: str, layers: int, depth: str, within: Sequence[int]
+) -> None:
+    names = [f"{stack}{layer}.up.7.weight" for layer in range(layers)]
+    outside = ["embed.weight", "norm2.weight", "layers_3.weight", "conv1d", "h3.1x.w"]
+    text = f"{HEAD}[[assign]]\nselect = '*'\nwhere.depth = {depth}\nformat = 'fp32'\noptional = true\n"
+    decided = formats(solve(tmp_path, text, [Parameter(name) for name in [*names, *outside]]))
+    assert [name for name, format in decided.items() if format == "fp32"] == [names[layer] for layer in within]
+
+
+def test_each_stack_counts_its_own_layers_the_skipped_ones_too(tmp_path: Path) -> None:
+    names = [
+        f"{stack}.{layer}.w" for stack, count in (("v.blk", 2), ("blk", 4), ("mtp.layers", 1)) for layer in range(count)
+    ]
+    text = f"{HEAD}[[skip]]\nselect = 'blk.3.w'\nreason = 'r'\n"
+    text += "[[assign]]\nselect = '*'\nwhere.depth = [0.5, 1]\nformat = 'fp32'\n"
+    decided = formats(solve(tmp_path, text, [Parameter(name) for name in names]))
+    assert [name for name, format in decided.items() if format == "fp32"] == ["v.blk.1.w", "blk.2.w"]
+
+
+def test_depth_counts_logical_names(tmp_path: Path) -> None:
+    text = f"{HEAD}[[assign]]\nselect = '*'\nwhere = {{ depth = [0, 0.5], rank = 2 }}\nformat = 'fp32'\n"
+    parameters = [Parameter("l.0.a"), Parameter("l.0.b", (8,)), Parameter("l.1.a"), Parameter("l.0000001.c")]
+    assert formats(solve(tmp_path, text, parameters)) == {
+        "l.0.a": "fp32",
+        "l.0.b": "bf16",
+        "l.1.a": "bf16",
+        "l.0000001.c": "bf16",
+    }
+    long = f"l.{'9' * 5000}.a"
+    assert formats(solve(tmp_path, text, [Parameter("l.0.a"), Parameter(long)]))[long] == "bf16"
 
 
 def test_a_list_selects_all_that_any_of_its_globs_matches(tmp_path: Path) -> None:
