@@ -9,7 +9,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 OPEN_AT_MOST = 64
@@ -37,6 +37,16 @@ def write_at(descriptor: int, data: memoryview, offset: int) -> None:
     while data:
         written = _write_once(descriptor, data, offset)
         data, offset = data[written:], offset + written
+
+
+def begin_flush(descriptor: int, length: int, offset: int) -> None:
+    """Let the system write these bytes to the device from now on, where it can be told; does not wait.
+
+    Linux does so when told that they are not needed; it may forget them too, so they should have been read back.
+    """
+    if hasattr(os, "posix_fadvise"):
+        with suppress(OSError):  # it is advice
+            os.posix_fadvise(descriptor, offset, length, os.POSIX_FADV_DONTNEED)
 
 
 def _read_once(descriptor: int, length: int, offset: int) -> bytes:

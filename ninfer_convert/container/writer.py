@@ -25,7 +25,7 @@ from ninfer_convert.container.destination import (
 )
 from ninfer_convert.container.files import FilePlan, padded_json
 from ninfer_convert.container.framing import ENTRY_MAGIC, HEADER, PART_MAGIC
-from ninfer_convert.container.positioned import BINARY, FilePool, read_at, write_at
+from ninfer_convert.container.positioned import BINARY, FilePool, begin_flush, read_at, write_at
 from ninfer_convert.container.reader import derive_id
 from ninfer_convert.container.temporaries import Temporaries, parts_of, remove_parts
 
@@ -117,6 +117,12 @@ class ArtifactWriter:
                 with self._pool.borrow(index) as descriptor, output_errors(self._path, self._needed):
                     digest.update(read_at(descriptor, length, position))
         return digest.hexdigest()
+
+    def begin_flush(self, object: Object) -> None:
+        """Let the system write `object`, which is complete, to the device while others are made; does not wait."""
+        for index, position, length in self._files.extents(object.offset, object.bytes):
+            with self._pool.borrow(index) as descriptor:
+                begin_flush(descriptor, length, position)
 
     def finish(self, directory: Directory) -> str:
         """Complete the artifact and publish it; its id, 32 hex digits.

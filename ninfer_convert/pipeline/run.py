@@ -112,6 +112,7 @@ def run(plan: Plan, destination: Path, running: Running, progress: Callable[[Pro
         def finish(planned: PlannedTensor | PlannedBytes) -> None:
             if running.digest:
                 tally.digests[planned.record.id] = writer.digest(planned.record)
+            writer.begin_flush(planned.record)
 
         def write(piece: Piece) -> None:
             planned = piece.planned

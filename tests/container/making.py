@@ -50,7 +50,10 @@ def write(
     with ArtifactWriter(path, plan_files(planned, path, limit), force) as writer:
         for object in planned.objects:
             writer.write(object.offset, payload[object.offset : object.end])
-        writer.finish(with_digests(planned, {object.id: writer.digest(object) for object in planned.objects}))
+        digests = {object.id: writer.digest(object) for object in planned.objects}
+        for object in planned.objects:
+            writer.begin_flush(object)
+        writer.finish(with_digests(planned, digests))
     return payload
 
 

@@ -20,7 +20,7 @@ from tests.container import making
 from tests.oracle import container
 
 CAP = 12288
-ABSENT = ("pread", "pwrite", "posix_fallocate", "link", "O_DIRECTORY")
+ABSENT = ("pread", "pwrite", "posix_fallocate", "posix_fadvise", "link", "O_DIRECTORY")
 
 
 def written(folder: Path) -> dict[str, bytes]:
@@ -76,6 +76,7 @@ def refusing(number: int) -> Callable[..., Any]:
     [
         ("posix_fallocate", errno.EOPNOTSUPP),
         ("posix_fallocate", errno.EINVAL),
+        ("posix_fadvise", errno.ESPIPE),
         ("link", errno.EPERM),
         ("link", errno.EOPNOTSUPP),
     ],
