@@ -60,7 +60,8 @@ def int8(codes: Array, scales: Array, kind: str, divisor: int = 1) -> Words:
     """Signed codes [N, K], a scale for each row or one for all; bitsandbytes divides by 127."""
 
     def value(n: int, k: int) -> tuple[Fraction, bool]:
-        return int(codes[n, k]) * scale(int(scales[n % len(scales)]), kind) / divisor, False
+        code = int(codes[n, k])
+        return code * scale(int(scales[n % len(scales)]), kind) / divisor, code < 0
 
     return each(codes.shape, value)
 
@@ -114,7 +115,7 @@ def packed_integers(
     def value(n: int, k: int) -> tuple[Fraction, bool]:
         group = group_of(k)
         zero = 1 << (bits - 1) if points is None else points[group][n]
-        return (codes[n][k] - zero) * scale(int(scales[n, group]), kind), False
+        return (codes[n][k] - zero) * scale(int(scales[n, group]), kind), codes[n][k] < zero
 
     return each((len(words), columns), value)
 
@@ -124,7 +125,7 @@ def paired_rows(packed: Array, scales: Array, kind: str, group: int) -> Words:
 
     def value(n: int, k: int) -> tuple[Fraction, bool]:
         nibble = int(packed[n // 2, k]) >> 4 * (n % 2) & 15
-        return (nibble - 16 * (nibble >= 8)) * scale(int(scales[n, k // group]), kind), False
+        return (nibble - 16 * (nibble >= 8)) * scale(int(scales[n, k // group]), kind), nibble >= 8
 
     return each((2 * packed.shape[0], packed.shape[1]), value)
 
@@ -145,7 +146,7 @@ def gptq(qweight: Array, bits: int, scales: Array, group_of: Callable[[int], int
 
     def value(n: int, k: int) -> tuple[Fraction, bool]:
         code = int(qweight[k // fields, n]) >> bits * (k % fields) & ((1 << bits) - 1)
-        return (code - zero) * scale(int(scales[group_of(k), n]), "F16"), False
+        return (code - zero) * scale(int(scales[group_of(k), n]), "F16"), code < zero
 
     return each((qweight.shape[1], qweight.shape[0] * fields), value)
 
@@ -158,7 +159,7 @@ def awq(qweight: Array, qzeros: Array, scales: Array, group: int) -> Words:
 
     def value(n: int, k: int) -> tuple[Fraction, bool]:
         code, zero = nibble(qweight, k, n), nibble(qzeros, k // group, n)
-        return (code - zero) * scale(int(scales[k // group, n]), "F16"), False
+        return (code - zero) * scale(int(scales[k // group, n]), "F16"), code < zero
 
     return each((qweight.shape[1] * 8, qweight.shape[0]), value)
 

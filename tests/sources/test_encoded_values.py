@@ -108,10 +108,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def scale_words(rng: np.random.Generator, kind: str, shape: tuple[int, ...]) -> Array:
-    """Positive scales of a type, subnormal ones among them, as their words."""
+    """Scales of a type that are not negative, zero and subnormal ones among them, as their words."""
     if kind == "F32":
-        return rng.integers(1, 0x7F000000, shape, np.uint32)
-    return rng.integers(1, 0x7F00 if kind == "BF16" else 0x7C00, shape, np.uint16)
+        return rng.integers(0, 0x7F000000, shape, np.uint32)
+    return rng.integers(0, 0x7F00 if kind == "BF16" else 0x7C00, shape, np.uint16)
 
 
 @given(SEEDS, FLOATS, st.integers(1, 7), st.integers(1, 9), st.integers(1, 4), st.integers(1, 4), st.integers(1, 3))
