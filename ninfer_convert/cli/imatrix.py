@@ -102,7 +102,10 @@ def _coverage_facts(matrix: ImportanceMatrix, coverage: Coverage) -> Iterator[tu
     missing = sum(parameter.elements for parameter in coverage.missing)
     count, of = len(coverage.parameters) - len(coverage.missing), len(coverage.parameters)
     yield "architecture", coverage.architecture
-    yield "covered", f"{count:,} of {of:,} matrices and banks, {render.percent(total - missing, total)} of their weights"
+    yield (
+        "covered",
+        f"{count:,} of {of:,} matrices and banks, {render.percent(total - missing, total)} of their weights",
+    )
     yield "unused", f"{len(coverage.unused):,} of {len(matrix.entries):,} entries"
 
 
