@@ -11,12 +11,13 @@ import pytest
 import ninfer_convert
 
 PACKAGE = Path(ninfer_convert.__file__).parent
-FOUNDATION = {"errors", "natural", "policies", "strict_json"}
+FOUNDATION = {"errors", "natural", "policies", "stages", "strict_json"}
 
 MAY_IMPORT = {
     "errors": set(),
     "natural": set(),
     "policies": set(),
+    "stages": set(),
     "strict_json": {"errors"},
     "kernels": {"kernels"},
     "values": FOUNDATION,
@@ -51,6 +52,7 @@ LIGHT = {
     "errors",
     "natural",
     "policies",
+    "stages",
     "strict_json",
     "values",
     "formats",

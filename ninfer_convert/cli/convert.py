@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @click.command()
 @planning_options
 @click.option("--force", is_flag=True, help="Replace what stands under the artifact's name.")
+@click.option("--profile", is_flag=True, help="Show the seconds that each stage took, summed over the threads.")
 @click.option("--dry-run", is_flag=True, help="Write nothing; show the plan, as the command of that name.")
 @quiet_option
 @json_option
@@ -37,6 +38,7 @@ def command(
     out: str | None,
     running: Running,
     force: bool,
+    profile: bool,
     dry_run: bool,
 ) -> None:
     """Convert INPUT into a .ninfer artifact.
@@ -58,7 +60,7 @@ def command(
         return
     output.warn(plan.warnings)
     with progress(output, "converting") as report:
-        result = run(plan, path, replace(running, force=force), report)
+        result = run(plan, path, replace(running, force=force, profile=profile), report)
     output.warn(result.warnings)
     summary = summarise(plan, result.files.file_bytes)
     if output.json:
@@ -79,6 +81,7 @@ def _lines(output: Output, result: Result, source_bytes: int, summary: Summary) 
             ("bits per weight", f"{summary.stored_bits:.3f}"),
             ("time", f"{render.duration(result.seconds)}, {rate}/s"),
             ("id", result.artifact_id),
+            *((stage, f"{seconds:.2f} s") for stage, seconds in result.stages.items()),
         )
     )
 
@@ -93,4 +96,5 @@ def _document(result: Result, source_bytes: int, summary: Summary) -> dict[str, 
         "elements": summary.elements,
         "bits_per_weight": {"stored": summary.stored_bits, "nominal": summary.nominal_bits},
         "seconds": result.seconds,
+        **({"stages": dict(result.stages)} if result.stages else {}),
     }

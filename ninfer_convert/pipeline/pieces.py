@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ninfer_convert.formats.stored import STORED_TYPES
+from ninfer_convert.stages import stage
 from ninfer_convert.values import joined
 
 if TYPE_CHECKING:
@@ -35,11 +36,13 @@ class Piece:
 
     def words(self) -> Words:
         """The words of its rows. Raises NumericError or SourceError where they cannot be had."""
-        return joined([encode(begin, end) for encode, begin, end in self.slices])
+        with stage("encode"):
+            return joined([encode(begin, end) for encode, begin, end in self.slices])
 
     def place(self, words: Words) -> tuple[Segment, ...]:
         """Those words as bytes, at offsets from the object's start."""
-        return self.planned.layout.encode(self.planned.tensor, self.first_row, words)
+        with stage("pack"):
+            return self.planned.layout.encode(self.planned.tensor, self.first_row, words)
 
 
 def cut(planned: PlannedTensor, piece_bytes: int) -> Iterator[Piece]:

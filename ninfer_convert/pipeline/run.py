@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from ninfer_convert.pipeline.pieces import Piece, cut
 from ninfer_convert.pipeline.planned import Plan, PlannedBytes, PlannedTensor
 from ninfer_convert.pipeline.preflight import preflight
 from ninfer_convert.pipeline.threads import for_each
+from ninfer_convert.stages import Stopwatch, measure, stage
 
 PIECE_BYTES = 8 << 20
 """Bytes of values in a piece, where the memory budget allows it: large enough that Python's share is small."""
@@ -42,7 +43,8 @@ class Running:
     """How a conversion is carried out; nothing here changes a byte of the payload.
 
     `jobs` threads; `memory` bytes that their pieces may take together (None: no cap); `force` replaces what stands
-    at the destination; `digest` records each object's SHA-256; `max_file_bytes` caps each file.
+    at the destination; `digest` records each object's SHA-256; `max_file_bytes` caps each file; `profile` measures
+    the stages.
     """
 
     jobs: int = 1
@@ -50,6 +52,7 @@ class Running:
     force: bool = False
     digest: bool = True
     max_file_bytes: int | None = None
+    profile: bool = False
 
     @property
     def piece_bytes(self) -> int:
@@ -77,6 +80,8 @@ class Result:
     files: FilePlan
     seconds: float
     warnings: tuple[Problem, ...]
+    stages: Mapping[str, float]
+    """Seconds by stage, summed over the threads; empty where they were not measured."""
 
 
 def file_plan(plan: Plan, destination: Path, running: Running) -> FilePlan:
@@ -107,20 +112,25 @@ def run(plan: Plan, destination: Path, running: Running, progress: Callable[[Pro
     remove_leftovers(destination)
     files = file_plan(plan, destination, running)
     tally = _Tally(plan.source_bytes, progress)
-    with ArtifactWriter(destination, files, force=running.force) as writer:
+    stopwatch = Stopwatch() if running.profile else None
+    with measure(stopwatch), ArtifactWriter(destination, files, force=running.force) as writer:
 
         def finish(planned: PlannedTensor | PlannedBytes) -> None:
             if running.digest:
-                tally.digests[planned.record.id] = writer.digest(planned.record)
+                with stage("digest"):
+                    tally.digests[planned.record.id] = writer.digest(planned.record)
             writer.begin_flush(planned.record)
 
         def write(piece: Piece) -> None:
             planned = piece.planned
-            words = piece.words()
-            for segment in piece.place(words):
-                writer.write(planned.record.offset + segment.offset, segment.data)
-            if tally.add(piece, words.non_finite):
-                finish(planned)
+            with measure(stopwatch):
+                words = piece.words()
+                segments = piece.place(words)
+                with stage("write"):
+                    for segment in segments:
+                        writer.write(planned.record.offset + segment.offset, segment.data)
+                if tally.add(piece, words.non_finite):
+                    finish(planned)
 
         for planned in plan.objects:
             if isinstance(planned, PlannedBytes):
@@ -128,8 +138,10 @@ def run(plan: Plan, destination: Path, running: Running, progress: Callable[[Pro
                 finish(planned)
         for_each(_pieces(plan, running.piece_bytes, tally), write, running.jobs)
         directory = with_digests(files.directory, tally.digests) if running.digest else files.directory
-        artifact_id = writer.finish(directory)
-    return Result(destination, artifact_id, files, time.monotonic() - start, tally.warnings())
+        with stage("flush"):
+            artifact_id = writer.finish(directory)
+    stages = stopwatch.seconds if stopwatch else {}
+    return Result(destination, artifact_id, files, time.monotonic() - start, tally.warnings(), stages)
 
 
 def _refuse_inputs(plan: Plan, destination: Path) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ninfer_convert.errors import Problem, SourceError
+from ninfer_convert.stages import stage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,7 +39,7 @@ def read(file: SourceFile, offset: int, count: int) -> NDArray[np.uint8]:
 
     array = np.empty(count, dtype=np.uint8)
     rest = array.data
-    with translated(file.shown), _POOL.borrow(file) as descriptor:
+    with stage("read"), translated(file.shown), _POOL.borrow(file) as descriptor:
         while rest:
             got = descriptor.read_into(rest, offset)
             if got == 0:

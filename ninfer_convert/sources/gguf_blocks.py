@@ -10,6 +10,7 @@ from ninfer_convert.formats.stored import StoredType, stored_type
 from ninfer_convert.sources.base import StoredTensor
 from ninfer_convert.sources.gguf_words import REACHES, BlockFault, block_words
 from ninfer_convert.sources.labels import label
+from ninfer_convert.stages import stage
 from ninfer_convert.values import Values, Words
 
 
@@ -34,7 +35,8 @@ class BlockTensor(StoredTensor):
         kind = self._kind
         first, last = begin // kind.block_values, -(-end // kind.block_values)
         blocks = self.read(first * kind.block_bytes, last * kind.block_bytes)
-        decoded = decode_blocks(kind.ggml or 0, blocks[None, :])[0]
+        with stage("decode"):
+            decoded = decode_blocks(kind.ggml or 0, blocks[None, :])[0]
         before = first * kind.block_values
         return Values(decoded[begin - before : end - before], "F32")
 

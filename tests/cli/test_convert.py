@@ -51,6 +51,15 @@ def test_the_result_as_json(tmp_path: Path) -> None:
     assert result["warnings"] == []
 
 
+def test_profile_tells_the_seconds_of_each_stage(tmp_path: Path) -> None:
+    folder = make(tmp_path)
+    result = ok("model.safetensors", "-r", "r.toml", "--profile", "--json", cwd=folder).result
+    assert list(result["stages"]) == ["read", "decode", "encode", "pack", "write", "digest", "flush"]
+    assert all(result["stages"][stage] > 0 for stage in ("read", "encode", "pack", "write", "digest", "flush"))
+    lines = ok("model.safetensors", "-r", "r.toml", "--profile", "--force", cwd=folder).stdout.splitlines()
+    assert [line.split()[0] for line in lines[-7:]] == list(result["stages"])
+
+
 def test_the_word_convert_may_stand_in_front_and_changes_nothing(converted: Path) -> None:
     for words in (("convert",), ()):
         ok(*words, "-o", "a.ninfer", "--name=A model", "--recipe=r.toml", "--force", "model.safetensors", cwd=converted)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ninfer_convert.sources.encoded.scaled import ColumnGroups, ScaledWeight, decode_rows
 from ninfer_convert.sources.encoded.weight import EncodedWeight
+from ninfer_convert.stages import stage
 from ninfer_convert.values import Encoding, Values
 
 if TYPE_CHECKING:
@@ -65,7 +66,9 @@ class FourBitWeight(EncodedWeight):
         edges = np.clip(np.arange(first, last + 1) * self.block, begin, end) - begin
         scales = self._largest(first, last)[None, :]
         table = self.scales("weight.quant_map")
-        decoded = decode_rows(np.ascontiguousarray(codes), table, scales, np.zeros(1, np.int64), ColumnGroups(edges))
+        groups = ColumnGroups(edges)
+        with stage("decode"):
+            decoded = decode_rows(np.ascontiguousarray(codes), table, scales, np.zeros(1, np.int64), groups)
         return Values(decoded.reshape(-1), "F32")
 
     def _largest(self, begin: int, end: int) -> NDArray[np.float64]:

@@ -12,6 +12,7 @@ from ninfer_convert.errors import Problem, SourceError
 from ninfer_convert.formats.stored import stored_type
 from ninfer_convert.sources.encoded.base import FLOATS, is_activation_scale
 from ninfer_convert.sources.labels import label
+from ninfer_convert.stages import stage
 from ninfer_convert.values import Encoding, Origin, Values
 
 if TYPE_CHECKING:
@@ -99,7 +100,8 @@ class EncodedWeight:
         if begin == end:
             return Values(np.empty(0, np.float32), "F32")
         first, last = begin // self.columns, -(-end // self.columns)
-        decoded = self.decode(first, last).reshape(-1)
+        with stage("decode"):
+            decoded = self.decode(first, last).reshape(-1)
         return Values(decoded[begin - first * self.columns : end - first * self.columns], "F32")
 
     def decode(self, begin: int, end: int) -> NDArray[np.float32]:
