@@ -40,6 +40,7 @@ def test_any_range_is_read_into_an_array_of_its_own(file: SourceFile) -> None:
 
 def test_reads_without_positioned_system_calls(file: SourceFile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "preadv")
+    monkeypatch.delattr(os, "posix_fadvise", raising=False)
     with ThreadPoolExecutor(8) as pool:
         spans = [(offset, 1000) for offset in range(0, 99_000, 500)] * 3
         arrays = list(pool.map(lambda span: file.read(*span), spans))
