@@ -11,13 +11,14 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ninfer_convert.formats.stored import STORED_TYPES
+from ninfer_convert.methods.callable import CallableMethod
 from ninfer_convert.stages import stage
 from ninfer_convert.values import joined
 
 if TYPE_CHECKING:
     from ninfer_convert.layouts import Segment
-    from ninfer_convert.methods.base import Encode, Job
-    from ninfer_convert.pipeline.planned import PlannedTensor
+    from ninfer_convert.methods.base import Encode
+    from ninfer_convert.pipeline.planned import Member, PlannedTensor
     from ninfer_convert.values import Words
 
 
@@ -68,15 +69,16 @@ def _ranges(planned: PlannedTensor, piece_bytes: int) -> Iterator[tuple[int, int
     rows, _ = planned.layout.matrix(planned.tensor.shape)
     quantum = planned.layout.row_quantum
     seams = {member.first_row for member in planned.members if member.first_row % quantum == 0}
-    step = min(member.job.rows * piece_bytes // _value_bytes(member.job) for member in planned.members)
+    step = min(member.job.rows * piece_bytes // _value_bytes(member) for member in planned.members)
     step = max(quantum, step // quantum * quantum)
     for seam, next_seam in pairwise(sorted({0, *seams, rows})):
         for begin in range(seam, next_seam, step):
             yield begin, min(begin + step, next_seam)
 
 
-def _value_bytes(job: Job) -> int:
-    """Bytes of all its values in memory: as stored, or as binary32 where they are decoded."""
-    if STORED_TYPES[job.source.stored].quantized:
+def _value_bytes(member: Member) -> int:
+    """Bytes of all its values in memory: as stored, or as binary32 where they are decoded or given to a function."""
+    job = member.job
+    if STORED_TYPES[job.source.stored].quantized or isinstance(member.method, CallableMethod):
         return max(job.source.nbytes, 4 * job.rows * job.columns)
     return job.source.nbytes

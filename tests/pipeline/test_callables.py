@@ -361,7 +361,7 @@ import time
 
 def late(values, *, first_row, **facts):
     if first_row >= 256:
-        time.sleep(0.2 if first_row < 512 else 0)
+        time.sleep(0.2 if first_row < 384 else 0)
         raise ValueError(f"no row {first_row}")
     return values.view("uint32")
 
@@ -389,7 +389,7 @@ unprepared.prepare = prepare
     assert sorted(tmp_path.iterdir()) == before
     if failing == "own.py:late":
         assert (problem.line, problem.tensor) == (7, "a")
-        assert problem.message == "a: late for rows 256:512 raised ValueError: no row 256"
+        assert problem.message == "a: late for rows 256:384 raised ValueError: no row 256"
     else:
         assert problem.message == "a: unprepared.prepare raised KeyError: 'unprepared'"
     assert problem.path == str(tmp_path / "own.py")
