@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ninfer_convert.architectures.base import Architecture, Component, Model, Parameter, Request, Resource
+from ninfer_convert.architectures.base import Architecture, Component, Model, Parameter, Request, Resource, Stored
 from ninfer_convert.architectures.generic import GENERIC
 from ninfer_convert.architectures.llama import LLAMA
 from ninfer_convert.architectures.qwen3_5 import QWEN3_5
@@ -70,5 +70,6 @@ __all__ = [
     "Parameter",
     "Request",
     "Resource",
+    "Stored",
     "choose",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -79,6 +79,30 @@ class Component:
 
 
 @dataclass(frozen=True)
+class Stored:
+    """What a recipe makes of a model's parameters.
+
+    `formats` has those of each parameter's pieces, `places` the object that it is in and its index among the object's
+    members; neither has those that are left out, and `places` none that is in several objects.
+    """
+
+    formats: Mapping[str, tuple[str, ...]]
+    places: Mapping[str, tuple[int, int]]
+
+    def bank(self, names: Sequence[str]) -> str | None:
+        """The format of parameters that stand one after the other in one object; None where they do not."""
+        places = [self.places.get(name) for name in names]
+        first = places[0]
+        if first is None or places != [(first[0], first[1] + index) for index in range(len(names))]:
+            return None
+        return self.formats[names[0]][0]
+
+
+def _nothing(stored: Stored) -> tuple[Problem, ...]:
+    return ()
+
+
+@dataclass(frozen=True)
 class Model:
     """A checkpoint as logical parameters, in the order in which bindings and single objects are listed."""
 
@@ -92,6 +116,8 @@ class Model:
     """Tensors that are no part of the artifact, by the reason."""
     unbindable: str | None = None
     """Why no engine binds such an artifact today, None where one does."""
+    judge: Callable[[Stored], Iterable[Problem]] = _nothing
+    """What the engine binds, once a recipe has decided, but is not known to compute."""
     warnings: tuple[Problem, ...] = ()
 
 

@@ -12,6 +12,7 @@ from ninfer_convert.errors import Problem, RecipeError, SourceError
 from ninfer_convert.formats import get_format
 from ninfer_convert.pipeline import provenance
 from ninfer_convert.pipeline.auxiliaries import bad_auxiliaries
+from ninfer_convert.pipeline.engine import stored, unbound
 from ninfer_convert.pipeline.importance import find_importance
 from ninfer_convert.pipeline.inputs import BASE, Inputs, open_input, request
 from ninfer_convert.pipeline.objects import place
@@ -59,7 +60,11 @@ def make_plan(input: str, recipe: str, shaping: Shaping) -> Plan:
     sources = _sources(model, resolution, inputs)
     shapes = {name: source.shape for (name, _), source in sources.items()}
     shapes |= {alias.name: shapes[alias.target] for alias in resolution.shares}
-    if problems := [*_refusals(sources, resolution), *bad_auxiliaries(resolution, shapes)]:
+    if problems := [
+        *unbound(model, resolution, shapes),
+        *_refusals(sources, resolution),
+        *bad_auxiliaries(resolution, shapes),
+    ]:
         raise RecipeError(problems)
     known = {parameter.name: parameter.importance for parameter in model.parameters}
     importance = find_importance(resolution.decisions, shapes, known, inputs)
@@ -86,6 +91,7 @@ def make_plan(input: str, recipe: str, shaping: Shaping) -> Plan:
             *(Problem("source-note", note, path=main.checkpoint.shown) for note in notes),
             *_unused_scales(main.checkpoint, directory),
             *model.warnings,
+            *model.judge(stored(resolution)),
             *resolution.warnings,
             *importance.warnings,
         ),

@@ -71,24 +71,3 @@ def test_the_own_tensor_of_a_tied_head_is_passed_by(tmp_path: Path) -> None:
     heads = [p for p in model.parameters if p.name in ("text/token_embedding", "text/output_head")]
     assert [p.uses for p in heads] == [(), ("text/final_hidden",)]
     assert [p.importance and p.importance.name for p in heads] == ["token_embd.weight"] * 2
-
-
-def test_geometries_that_no_engine_computes_are_warnings(tmp_path: Path) -> None:
-    small.write(tmp_path, small.KINDS["experts in banks"])
-    assert [(problem.code, problem.message) for problem in build(tmp_path).warnings] == [
-        (
-            "geometry",
-            "queries of 144, keys of 48 and a hidden size of 128 bind, but the engine computes full attention of 6144, "
-            "1024 and 5120 or of 4096, 512 and 2048 only",
-        ),
-        (
-            "geometry",
-            "keys of 32, values of 192 and a hidden size of 128 bind, but the engine computes linear attention of "
-            "2048, 6144 and 5120 or of 2048, 4096 and 2048 only",
-        ),
-        (
-            "geometry",
-            "2 of 3 experts of 128, a shared one of 136 and a hidden size of 128 bind, but the engine computes 8 of "
-            "256 of 512, 512 and 2048 only",
-        ),
-    ]

@@ -1,0 +1,131 @@
+"""What binds, but that the engine is not known to compute: sizes, and formats that do not go together (qwen35.md 7.4).
+
+An operation reads banks: parameters that stand one after the other in one object. The facts are those of the engine's
+kernels as far as they are known, so that what is not among them is worth a warning, never a refusal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from ninfer_convert.architectures.qwen3_5.config import FULL, LINEAR
+from ninfer_convert.architectures.qwen3_5.text import Sizes
+
+if TYPE_CHECKING:
+    from ninfer_convert.architectures.base import Stored
+    from ninfer_convert.architectures.qwen3_5.config import TextConfig
+
+LARGE, SMALL = 5120, 2048
+"""The hidden sizes of the two models that there are kernels for: dense, and with experts."""
+
+_BF16, _NVFP4, _FP8, _T2 = "bf16", "nvfp4", "fp8_e4m3fn_row_bf16", "t2_g128_fp16"
+_Q4, _Q5, _Q6, _Q8 = "q4_g64_fp16", "q5_g64_fp16", "q6_g64_fp16", "q8_g32_fp16"
+_GGUF, _ANY = "gguf_*", "*"
+
+_Way = Mapping[str, tuple[str, ...]]
+"""Banks that are computed together: members in their order -> the formats that one of them may have."""
+
+_PARTS = {"query": (_GGUF,), "key": (_GGUF,)}
+_EXPERTS = range(256)
+_GATE_UP = " ".join(f"experts/{expert}/{half}" for expert in _EXPERTS for half in ("gate", "up"))
+_DOWN = " ".join(f"experts/{expert}/down" for expert in _EXPERTS)
+
+_DENSE: Mapping[str, tuple[_Way, ...]] = {
+    "attention/": (
+        {"query key gate value": (_NVFP4, _FP8, _BF16)},
+        {"query key": (_Q4,), "gate value": (_Q5,)},
+        {"query key": (_T2,), "gate value": (_T2,)},
+        {**_PARTS, "gate": (_GGUF,), "value": (_GGUF,)},
+    ),
+    "gdn/": (
+        {"query key value z": (_NVFP4, _FP8)},
+        {"query key": (_Q4,), "value z": (_Q5,)},
+        {"query key": (_T2,), "value z": (_T2,)},
+        {**_PARTS, "value": (_GGUF,), "z": (_GGUF,)},
+    ),
+    "mlp/": ({"gate up": (_ANY,)}, {"gate": (_GGUF,), "up": (_GGUF,)}),
+}
+_WITH_EXPERTS: Mapping[str, tuple[_Way, ...]] = {
+    "attention/": ({"query key gate value": (_Q8,)},),
+    "gdn/": ({"query key value z": (_Q8,), "a_projection b_projection": (_BF16,)},),
+    "moe/": tuple(
+        {
+            "router shared_score": (_BF16,),
+            _GATE_UP: gate_up,
+            _DOWN: down,
+            "shared/gate shared/up": (_Q8, _NVFP4),
+            "shared/down": (_Q8, _NVFP4),
+        }
+        for gate_up, down in (((_Q4,), (_Q5, _Q6)), ((_Q8,), (_Q8,)), ((_NVFP4,), (_NVFP4,)))
+    ),
+}
+"""By the folder of an operation's parameters: the ways in which it is computed."""
+
+_MIXERS = {"attention/": FULL, "gdn/": LINEAR}
+"""The kind of layer that an operation is of, where it is not of all."""
+
+
+def unknown_sizes(text: TextConfig) -> Iterator[str]:
+    """Sizes that no kernel is made for."""
+    s = Sizes.of(text)
+    if FULL in text.layer_types and (s.Q, s.K, s.H) not in ((6144, 1024, LARGE), (4096, 512, SMALL)):
+        yield (
+            f"queries of {s.Q}, keys of {s.K} and a hidden size of {s.H} bind, but the engine computes full attention "
+            "of 6144, 1024 and 5120 or of 4096, 512 and 2048 only"
+        )
+    if LINEAR in text.layer_types and (s.KG, s.VG, s.H) not in ((2048, 6144, LARGE), (2048, 4096, SMALL)):
+        yield (
+            f"keys of {s.KG}, values of {s.VG} and a hidden size of {s.H} bind, but the engine computes linear "
+            "attention of 2048, 6144 and 5120 or of 2048, 4096 and 2048 only"
+        )
+    chosen = text.size("num_experts_per_tok")
+    if text.moe and (s.E, chosen, s.H, s.Fe, s.Fs) != (256, 8, SMALL, 512, 512):
+        yield (
+            f"{chosen} of {s.E} experts of {s.Fe}, a shared one of {s.Fs} and a hidden size of {s.H} bind, but the "
+            "engine computes 8 of 256 of 512, 512 and 2048 only"
+        )
+
+
+def unknown_banks(text: TextConfig, stored: Stored) -> Iterator[str]:
+    """Banks that no kernel is known to read, for the sizes that kernels are made for; layers alike in it together."""
+    operations = _WITH_EXPERTS if text.moe else _DENSE
+    failing: dict[str, list[str]] = {}
+    for layer, kind in enumerate(text.layer_types):
+        for folder, ways in operations.items():
+            before = f"text/layers/{layer}/{folder}"
+            of_this_kind = folder not in _MIXERS or _MIXERS[folder] == kind
+            if of_this_kind and not any(_computes(way, stored, before) for way in ways):
+                failing.setdefault(folder, []).append(before)
+    for folder, places in failing.items():
+        banks = "; ".join(_described(members, stored, places[0]) for members in operations[folder][0])
+        layers = "1 layer" if len(places) == 1 else f"{len(places)} layers"
+        yield (
+            f"{folder}: {banks} in {layers} ({places[0]}...) bind, but are none of the banks that the engine is known "
+            "to compute with"
+        )
+
+
+def _computes(way: _Way, stored: Stored, before: str) -> bool:
+    return all(_reads(stored.bank(_full(members, before)), formats) for members, formats in way.items())
+
+
+def _reads(format: str | None, formats: tuple[str, ...]) -> bool:
+    return format is not None and any(
+        format == known or (known[-1] == "*" and format.startswith(known[:-1])) for known in formats
+    )
+
+
+def _full(members: str, before: str) -> list[str]:
+    return [before + member for member in members.split()]
+
+
+def _described(members: str, stored: Stored, before: str) -> str:
+    """What a bank of the layer is stored as."""
+    names = members.split()
+    shown = ", ".join(names) if len(names) <= 4 else f"{names[0]} to {names[-1]}"
+    format = stored.bank(_full(members, before))
+    if format is not None:
+        return f"{shown} as {format}"
+    formats = dict.fromkeys(found for name in _full(members, before) for found in stored.formats[name])
+    return f"{shown} apart, as {', '.join(formats)}"
