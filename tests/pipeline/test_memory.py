@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,8 @@ from pathlib import Path
 from tests.support import command, write_sparse_safetensors
 
 MiB = 1 << 20
+ADDRESS_SPACE = 1 << 30
+"""Room for the compiler (700 MiB) and for little of a checkpoint."""
 
 
 def peak_memory(input: Path, recipe: str, *options: str) -> int:
@@ -45,6 +48,17 @@ def test_the_memory_option_is_honoured(tmp_path: Path) -> None:
     large = sparse(tmp_path, "large.safetensors", 1 << 16, 1 << 12, "F32", 4)
     capped = peak_memory(large, "q6", "--memory", "16MiB", "--jobs", "4")
     assert capped - small < 48 * MiB
+
+
+def test_a_checkpoint_larger_than_the_address_space_is_converted(tmp_path: Path) -> None:
+    input = sparse(tmp_path, "large.safetensors", 3 << 17, 1 << 11)
+    assert input.stat().st_size > ADDRESS_SPACE
+    arguments = command(input, "-r", "q4", "-o", tmp_path / "large.ninfer", "--quiet", "--jobs", "2")
+    subprocess.run(
+        arguments,
+        check=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE)),
+    )
 
 
 def test_neither_checking_nor_exporting_takes_what_the_model_takes(tmp_path: Path) -> None:
