@@ -54,12 +54,12 @@ class CodeFile:
         """The module's function of that name; raises RecipeError where running it fails, or leaves none."""
         with self._lock:
             if not self._modules:
-                with self.running("running it"):
+                with self.running("running the file"):
                     self._modules.append(self._run())
         found = getattr(self._modules[0], name, None)
         if not callable(found):
-            what = "is not there" if found is None else f"is a {type(found).__name__}, no function,"
-            raise RecipeError(self.problem("callable-failed", f"{name} {what} when it has run", name))
+            what = "is not there" if found is None else f"is no function but of type {type(found).__name__}"
+            raise RecipeError(self.problem("callable-failed", f"{name} {what} when the file has run", name))
         return found  # type: ignore[no-any-return]
 
     @contextmanager

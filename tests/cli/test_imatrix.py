@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.cli.program import ok, run
-from tests.oracle import container
+from tests.oracle import container, gguf
 from tests.support import bf16, gaussian, write_safetensors
 
 FIXTURE = Path(__file__).parent.parent / "golden" / "imatrix"
@@ -111,6 +111,17 @@ def test_the_same_for_programs(folder: Path, suffix: str, kind: str, vectors: in
     assert [name for name, entry in found.items() if entry is None] == [f"{LAYER}.self_attn.k_proj.weight"]
     assert coverage["unused"] == [entry for entry, used in USED.items() if used == "-"]
     assert ok("imatrix", f"imatrix.{suffix}", "--json", cwd=folder).result.keys() == result.keys() - {"coverage"}
+
+
+def test_a_gguf_is_covered_by_its_own_names(folder: Path) -> None:
+    """Blocks are searched by their decoded values, so they count."""
+    tensors = [gguf.Tensor(f"blk.0.attn_{name}.weight", 8, (2, 128), bytes(2 * 4 * 34)) for name in "qk"]
+    (folder / "m.gguf").write_bytes(gguf.File(tensors).build())
+    coverage = ok("imatrix", "imatrix.gguf", "m.gguf", "--json", cwd=folder).result["coverage"]
+    assert {each["name"]: each["entry"] for each in coverage["parameters"]} == {
+        "blk.0.attn_q.weight": "blk.0.attn_q.weight",
+        "blk.0.attn_k.weight": None,
+    }
 
 
 def test_everything_is_covered(tmp_path: Path) -> None:

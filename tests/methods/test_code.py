@@ -24,10 +24,10 @@ def method(folder: Path, text: str) -> CallableMethod:
 @pytest.mark.parametrize(
     ("text", "told", "line"),
     [
-        ("import no_such_module\ndef f(): pass\n", "running it raised ModuleNotFoundError: No module named", 1),
-        ("def f(): pass\nf.limit = [][0]\n", "running it raised IndexError: list index out of range", 2),
-        ("def f(): pass\ndel f\n", "f is not there when it has run", 1),
-        ("def f(): pass\nf = 3\n", "f is a int, no function, when it has run", 1),
+        ("import no_such_module\ndef f(): pass\n", "running the file raised ModuleNotFoundError: No module named", 1),
+        ("def f(): pass\nf.limit = [][0]\n", "running the file raised IndexError: list index out of range", 2),
+        ("def f(): pass\ndel f\n", "f is not there when the file has run", 1),
+        ("def f(): pass\nf = 3\n", "f is no function but of type int when the file has run", 1),
     ],
 )
 def test_a_file_that_cannot_be_run(tmp_path: Path, text: str, told: str, line: int) -> None:

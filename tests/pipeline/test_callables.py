@@ -346,7 +346,7 @@ def test_a_file_that_fails_ends_all_before_anything_is_written(tmp_path: Path) -
     written(tmp_path, "import no_such_module\ndef f(): pass\n")
     plan = planned(input, lines("name = 't'") + assign("matrix", method="own.py:f"), tmp_path, allow_code=True)
     seen: list[Progress] = []
-    with pytest.raises(RecipeError, match=r"own\.py:1: running it raised ModuleNotFoundError"):
+    with pytest.raises(RecipeError, match=r"own\.py:1: running the file raised ModuleNotFoundError"):
         run(plan, tmp_path / "a.ninfer", Running(), seen.append)
     assert seen == []
 
