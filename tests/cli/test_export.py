@@ -153,7 +153,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_signal_ends_it_and_leaves_nothing(large: Path, out: str) -> None:
     before = names(large)
     process = subprocess.Popen(
-        [*PROGRAM, "export", "m.ninfer", "-o", out],
+        [*PROGRAM, "export", "m.ninfer", "-o", out, "--quiet"],
         cwd=large,
         env=environment(),
         stdout=subprocess.PIPE,
