@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ninfer_convert.architectures.base import Architecture, Component, Model, Parameter, Resource
@@ -17,23 +17,17 @@ if TYPE_CHECKING:
 DROPPED_CONFIG = ("quantization_config", "_name_or_path", "transformers_version", "torch_dtype")
 """Members of config.json that describe the source's storage, not the model."""
 
-Rename = Callable[[Sequence[str]], Mapping[str, str]]
-
 
 def build(
-    checkpoint: Checkpoint,
-    config: Mapping[str, Any] | None,
-    sources: Mapping[str, Source],
-    rename: Rename,
-    given: Sequence[Resource] = (),
+    checkpoint: Checkpoint, config: Mapping[str, Any] | None, sources: Mapping[str, Source], request: Request
 ) -> Model:
-    """One component, `text`; `sources` are the tensors (and encoded modules) by name, `rename` is the recipe's.
+    """One component, `text`; `sources` are the tensors (and encoded modules) by name, renamed as the recipe says.
 
-    `config` is config.json's object, None where there is none; `given` are resources in place of files.
+    `config` is config.json's object, None where there is none.
     """
-    names = rename(list(sources))
+    names = request.rename(list(sources))
     named = ((names[name], source) for name, source in sources.items())
-    resources, warnings = optional_resources(checkpoint, given, _gguf_metadata(checkpoint))
+    resources, warnings = optional_resources(checkpoint, request.resources, _gguf_metadata(checkpoint))
     return Model(
         architecture="generic",
         components=(Component("text", _config(checkpoint, config)),),
@@ -67,10 +61,4 @@ def _gguf_metadata(checkpoint: Checkpoint) -> tuple[Resource, ...]:
     return (Resource("text", "gguf_metadata", checkpoint.raw_metadata, checkpoint.files[0].shown),)
 
 
-def _make(
-    checkpoint: Checkpoint, config: Mapping[str, Any] | None, sources: Mapping[str, Source], request: Request
-) -> Model:
-    return build(checkpoint, config, sources, request.rename, request.resources)
-
-
-GENERIC = Architecture("generic", _make, renames=True)
+GENERIC = Architecture("generic", build, renames=True)
