@@ -58,7 +58,7 @@ def begin(folder: Path, *options: str, **changes: str | None) -> subprocess.Pope
 @pytest.mark.parametrize("name", STATUS)
 def test_a_signal_ends_the_run_and_leaves_the_folder_as_it_was(folder: Path, name: str) -> None:
     before = sorted(os.listdir(folder))
-    process = begin(folder)
+    process = begin(folder, "--quiet")
     process.send_signal(signal.Signals[name])
     stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == STATUS[name]
