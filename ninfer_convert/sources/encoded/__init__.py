@@ -56,12 +56,11 @@ COMPANIONS = tuple(dict.fromkeys(name for convention in CONVENTIONS for name in 
 Named = Callable[[str], bool]
 """Whether a recipe names a parameter, in some way."""
 
+_INSTEAD = "take a checkpoint of the model that is not quantized"
+
 
 def _never(name: str) -> bool:
     return False
-
-
-_INSTEAD = "take a checkpoint of the model that is not quantized"
 
 
 @dataclass(frozen=True)
@@ -114,10 +113,10 @@ class Classification:
                 advice = "add a [[skip]] if they are not needed"
                 message = f"{lone} without a weight to belong to: {some(orphans)}; {advice}"
                 found.append(Problem("orphan", message, path=checkpoint.shown, tensor=orphans[0]))
-        return [
-            *found,
-            *(problem for name, source in self.sources.items() if not skipped(name) for problem in _bad_scales(source)),
-        ]
+        for name, source in self.sources.items():
+            if not skipped(name):
+                found += _bad_scales(source)
+        return found
 
 
 def classify(checkpoint: Checkpoint, config: Mapping[str, Any] | None) -> Classification:
