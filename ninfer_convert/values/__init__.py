@@ -121,6 +121,8 @@ class Encoding:
     """Scales of its inputs and outputs as they are stored, by tensor."""
     note: str = ""
     """What of the weight an import does not keep to the bit."""
+    columns: Runs = ()
+    """How its words' columns stand where not as in its values: the runs of them that make the values' columns."""
 
 
 class Source(Protocol):

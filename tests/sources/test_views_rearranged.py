@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import prod
+from typing import Any
 
 import numpy as np
 import pytest
@@ -65,13 +68,18 @@ def viewed(draw: st.DrawFn) -> Viewed:
     view: Source = Numbered(shape)
     array: NDArray[np.float32] = np.arange(prod(shape), dtype=np.float32).reshape(shape)
     for _ in range(draw(st.integers(0, 4))):
-        node = draw(st.sampled_from(["rows", "reshape", "transpose"]))
+        node = draw(st.sampled_from(["rows", "columns", "reshape", "transpose"]))
         if node == "rows":
             rows = array.shape[0]
             begins = draw(st.lists(st.integers(0, rows - 1), min_size=1, max_size=3))
             runs = tuple((begin, draw(st.integers(begin + 1, rows))) for begin in begins)
             view = views.gather_rows(view, runs)
             array = np.concatenate([array[begin:end] for begin, end in runs])
+        elif node == "columns":
+            edges = sorted({0, array.shape[-1], *draw(st.lists(st.integers(0, array.shape[-1]), max_size=3))})
+            runs = tuple(draw(st.permutations(list(pairwise(edges)))))
+            view = views.gather_columns(view, runs)
+            array = np.concatenate([array[..., begin:end] for begin, end in runs], axis=-1)
         elif node == "reshape":
             rows = draw(st.sampled_from([n for n in range(1, array.size + 1) if array.size % n == 0]))
             matrix = (rows, array.size // rows)
@@ -156,7 +164,7 @@ def test_what_is_rearranged_has_values_but_no_words(view: Source) -> None:
     assert view.encoding.activations == {"w.input_scale": (2.0,)}
     assert "rearranged" in view.encoding.unfit
     assert len(view.values(0, 32).array) == 32
-    with pytest.raises(SourceError, match="w: its elements are rearranged, so it holds no words of nvfp4"):
+    with pytest.raises(SourceError, match="w: is read rearranged or computed, so it holds no words of nvfp4"):
         view.words("nvfp4", 0, 4)
 
 
@@ -164,6 +172,100 @@ def test_plain_sources_have_no_encoding_under_any_view() -> None:
     source = Numbered((4, 8))
     for view in (views.take_rows(source, 0, 2), views.reshape(source, (8, 4)), views.transpose(source)):
         assert view.encoding is None
+
+
+def test_a_ggufs_blocks_keep_their_columns_and_say_how_they_stand() -> None:
+    source = Numbered((4, 8), "Q8_0", ("gguf_q8_0", "q8_g32_fp16"), "gguf_q8_0")
+    view = views.gather_columns(source, ((4, 8), (0, 4)))
+    assert (view.exact, view.identical, view.nbytes) == (("gguf_q8_0",), "gguf_q8_0", 128)
+    assert view.encoding == Encoding(columns=((4, 8), (0, 4)))
+    assert view.words("gguf_q8_0", 1, 3).codes[:, 0].tolist() == [1, 2]
+    assert [origin.selection for origin in view.origins] == ["columns 4:8+0:4"]
+    with pytest.raises(SourceError, match="holds no words of q8_g32_fp16"):
+        view.words("q8_g32_fp16", 0, 1)
+    rows = views.take_rows(view, 1, 3)
+    assert rows.encoding == Encoding(columns=((4, 8), (0, 4)))
+    assert rows.values(0, 8).array.tolist() == [12, 13, 14, 15, 8, 9, 10, 11]
+
+
+@pytest.mark.parametrize("runs", [(), ((0, 8),) * 2, ((0, 4),), ((0, 4), (5, 8)), ((0, 9),), ((0, 4), (3, 8))])
+def test_columns_that_are_no_permutation(runs: Runs) -> None:
+    with pytest.raises(IndexError, match="no permutation"):
+        views.gather_columns(Numbered((4, 8)), runs)
+
+
+NUMBERS = np.array([1.0, 1.5, 0.0, -2.0, 1e-6, 3.14159274, np.inf], np.float32)
+
+
+@dataclass
+class Stored(Numbered):
+    """A source of given words."""
+
+    array: NDArray[Any] = field(default_factory=lambda: NUMBERS)
+
+    def values(self, begin: int, end: int) -> Values:
+        return Values(self.array[begin:end], self.stored)
+
+
+def of_type(stored: str, numbers: NDArray[np.float32]) -> Stored:
+    words: dict[str, NDArray[Any]] = {
+        "F32": numbers,
+        "F64": numbers.astype(np.float64),
+        "F16": numbers.astype(np.float16).view(np.uint16),
+        "BF16": (numbers.view(np.uint32) >> 16).astype(np.uint16),
+    }
+    return Stored((len(numbers),), stored, array=words[stored])
+
+
+def read_as(stored: str, numbers: NDArray[np.float32]) -> NDArray[Any]:
+    array = of_type(stored, numbers).array
+    if stored == "F16":
+        return array.view(np.float16).astype(np.float32)
+    return (array.astype(np.uint32) << 16).view(np.float32) if stored == "BF16" else array
+
+
+@pytest.mark.parametrize("stored", ["F32", "F64", "F16", "BF16"])
+def test_a_sum_is_rounded_once(stored: str) -> None:
+    view = views.add(of_type(stored, NUMBERS), -1)
+    wide = "F64" if stored == "F64" else "F32"
+    assert (view.stored, view.identical, view.exact, view.encoding) == (
+        wide,
+        "fp32" if wide == "F32" else None,
+        (),
+        None,
+    )
+    values = view.values(1, 7)
+    expected = read_as(stored, NUMBERS)[1:7]
+    assert values.stored == wide
+    assert values.array.tolist() == (expected - expected.dtype.type(1)).tolist()
+    assert [origin.selection for origin in view.origins] == ["plus -1"]
+    assert view.values(2, 2).array.tolist() == []
+
+
+@pytest.mark.parametrize("stored", ["F32", "F64", "F16", "BF16"])
+def test_a_logarithm_is_taken_in_binary64(stored: str) -> None:
+    numbers = np.array([-1.0, -0.5, -2.718281828, -1e-6, -65504.0], np.float32)
+    view = views.log_neg(of_type(stored, numbers))
+    assert (view.stored, view.identical, view.exact) == ("F32", "fp32", ())
+    wide = read_as(stored, numbers).astype(np.float64)
+    values = view.values(0, 5)
+    assert values.array.dtype == np.float32
+    assert values.array.tolist() == [np.float32(math.log(-number)) for number in wide]
+
+
+@pytest.mark.parametrize("bad", [0.0, 1.0, np.nan, -0.0])
+def test_what_has_no_logarithm_is_refused_with_its_place(bad: float) -> None:
+    view = views.log_neg(of_type("F32", np.array([-1.0, -1.0, bad], np.float32)))
+    assert view.values(0, 2).array.tolist() == [0.0, 0.0]
+    with pytest.raises(SourceError, match=r"w: element 2 is \S+, and has no logarithm of its negative"):
+        view.values(1, 3)
+
+
+def test_what_is_computed_has_no_words() -> None:
+    for view in (views.add(encoded(4, 8), 1), views.log_neg(encoded(4, 8))):
+        assert (view.exact, view.identical, view.stored) == ((), "fp32", "F32")
+        with pytest.raises(SourceError, match="holds no words of nvfp4"):
+            view.words("nvfp4", 0, 4)
 
 
 @pytest.mark.parametrize("runs", [(), ((0, 2), (3, 5)), ((2, 2),), ((-1, 1),)])
