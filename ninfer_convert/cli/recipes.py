@@ -73,9 +73,10 @@ def show(output: Output, name: str) -> None:
 @debug_option
 @click.pass_obj
 def check(output: Output, file: str) -> None:
-    """Check a recipe by itself: syntax, keys, types, names and what it extends; all faults at once.
+    """Find every fault of a recipe, without a checkpoint.
 
-    What only shows on a checkpoint, such as a select without a match, shows in plan.
+    Checked are syntax, keys, types, names and what it extends. What only shows on a checkpoint, such as a
+    select without a match, shows in plan.
 
     \b
     ninfer-convert recipes check mine.toml

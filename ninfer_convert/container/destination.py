@@ -55,7 +55,7 @@ def check_standing(path: str, standing: os.stat_result, force: bool) -> None:
 
 def exists(path: str) -> OutputError:
     """The refusal to replace what stands at `path`."""
-    return _refused("exists", "exists already; force its replacement, or choose another name", path)
+    return _refused("exists", "exists already; force its replacement (--force), or choose another name", path)
 
 
 def publish(temporary: str, path: str) -> None:
