@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from ninfer_convert import load_recipe
 from tests.cli.program import PROGRAM, environment, ok
 from tests.support import REPOSITORY, TINY_LLAMA
 
-PAGES = ("comparing.md", "methods.md", "proving.md")
+PAGES = ("comparing.md", "methods.md", "proving.md", "recipes.md")
 """Those whose examples run on the example checkpoint; they may call it `examples/tiny-llama`."""
 
 
@@ -22,11 +23,19 @@ PAGES = ("comparing.md", "methods.md", "proving.md")
 def test_the_examples_of_a_page(name: str, tmp_path: Path) -> None:
     (tmp_path / "examples").symlink_to(REPOSITORY / "examples")
     page = (REPOSITORY / "docs" / name).read_text("utf-8")
-    blocks = re.findall(r"```(console|python)\n(.*?)```", page, re.DOTALL)
-    assert blocks
+    blocks = re.findall(r"```(console|python|toml)\n(.*?)```", page, re.DOTALL)
+    assert any(kind != "toml" for kind, _ in blocks)
     for kind, text in blocks:
-        run = {"console": run_console, "python": run_python}[kind]
+        run = {"console": run_console, "python": run_python, "toml": read_recipe}[kind]
         run(text, tmp_path)
+
+
+def read_recipe(text: str, folder: Path) -> None:
+    """A recipe, or tables of one; a comment on its first line names the file that commands read."""
+    named = re.match(r"# (\S+\.toml)\n", text)
+    path = folder / (named[1] if named else "tables.toml")
+    path.write_text(text if "schema = 1" in text else f"schema = 1\n{text}", encoding="utf-8")
+    load_recipe(str(path))
 
 
 def run_console(text: str, folder: Path) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ninfer_convert.pipeline.planned import Plan, Shaping
     from ninfer_convert.pipeline.run import Running
     from ninfer_convert.pipeline.summary import StoredPiece, Summary
-    from ninfer_convert.recipe import Rule
+    from ninfer_convert.recipe import Alias, Parent, Rule, Use
 
 
 @click.command()
@@ -79,7 +79,7 @@ def _row(piece: StoredPiece) -> tuple[str, ...]:
     return (
         piece.parameter + (f" [{piece.selection}]" if piece.selection else ""),
         piece.stored,
-        piece.format,
+        f"{piece.format} (no {piece.instead_of})" if piece.instead_of else piece.format,
         f"{piece.method} (lossy)" if piece.lossy else piece.method,
         render.shape(piece.shape),
         f"{piece.bytes:,}",
@@ -105,7 +105,21 @@ def _totals(plan: Plan, summary: Summary, running: Running, memory: int) -> Iter
     if lossy:
         yield "lossy", f"{render.plural(lossy, 'cast')} to a direct format that may round, marked above"
     for stored, count in resolution.defaults_applied.items():
-        yield "default", f"{stored} as {plan.recipe.defaults[stored]}: {render.plural(count, 'parameter')}"
+        place = plan.recipe.places[f"defaults.{stored}"]
+        kept = f"{stored} as {plan.recipe.defaults[stored]}: {render.plural(count, 'parameter')}"
+        yield "default", f"{kept} ({os.path.basename(place.path)}:{place.line})"
+    for format, count in resolution.misfits.items():
+        yield "misfit", f"{render.plural(count, 'object')} that {format} does not fit, marked above"
+    for rule, groups in _by_rule(resolution.groups):
+        members = sum(len(group.members) for group in groups)
+        of = f"{render.plural(len(groups), 'object')} of {render.plural(members, 'parameter')}"
+        yield "group", f"{of} ({_place(rule) if rule else 'architecture'})"
+    for rule, aliases in _by_rule(resolution.shares):
+        more = f", and {len(aliases) - 1:,} more" if len(aliases) > 1 else ""
+        yield "share", f"{aliases[0].name} is {aliases[0].target}{more} ({_place(rule)})"
+    for rule, uses in _by_rule(resolution.uses):
+        policies = ", ".join(dict.fromkeys(use.activation_policy for use in uses))
+        yield "use", f"{render.plural(len(uses), 'input')}, {policies} ({_place(rule) if rule else 'architecture'})"
     if resolution.locked:
         yield "locked", f"{render.plural(len(resolution.locked), 'parameter')} that a wildcard passed by"
     if summary.resource_bytes:
@@ -113,6 +127,17 @@ def _totals(plan: Plan, summary: Summary, running: Running, memory: int) -> Iter
     for skip in resolution.skipped:
         yield "skipped", f"{skip.name}: {skip.reason} ({_place(skip.rule)})"
     yield "memory", f"about {render.size(memory)} at most, with {render.plural(running.jobs, 'thread')}"
+
+
+_Ruled = TypeVar("_Ruled", "Parent", "Alias", "Use")
+
+
+def _by_rule(decisions: Iterable[_Ruled]) -> Iterator[tuple[Rule | None, list[_Ruled]]]:
+    """The decisions of each table, in the order of their first ones."""
+    found: dict[Rule | None, list[_Ruled]] = {}
+    for decision in decisions:
+        found.setdefault(decision.rule, []).append(decision)
+    return iter(found.items())
 
 
 def _document(plan: Plan, summary: Summary, files: list[tuple[str, int]], memory: int) -> dict[str, Any]:
@@ -129,6 +154,7 @@ def _document(plan: Plan, summary: Summary, files: list[tuple[str, int]], memory
                 "object": piece.object,
                 "format": piece.format,
                 "layout": piece.layout,
+                "instead_of": piece.instead_of,
                 "method": piece.method,
                 "shape": piece.shape,
                 "bytes": piece.bytes,
@@ -142,10 +168,28 @@ def _document(plan: Plan, summary: Summary, files: list[tuple[str, int]], memory
             {"component": resource.component, "role": resource.role, "bytes": len(resource.content)}
             for resource in plan.model.resources
         ],
+        "groups": [
+            {"object": planned.record.id, "members": list(group.members), "rule": _rule(group.rule)}
+            for group, planned in zip(resolution.groups, plan.tensors, strict=False)
+        ],
+        "shares": [
+            {"parameter": alias.name, "with": alias.target, "rule": _rule(alias.rule)} for alias in resolution.shares
+        ],
+        "uses": [
+            {
+                "parameter": use.parameter,
+                "input": use.input,
+                "activation_policy": use.activation_policy,
+                "auxiliaries": dict(use.auxiliaries),
+                "rule": _rule(use.rule),
+            }
+            for use in resolution.uses
+        ],
         "skipped": [
             {"name": skip.name, "reason": skip.reason, "rule": _rule(skip.rule)} for skip in resolution.skipped
         ],
         "defaults": dict(resolution.defaults_applied),
+        "misfits": dict(resolution.misfits),
         "locked": list(resolution.locked),
         "untouched": resolution.untouched,
         "elements": summary.elements,

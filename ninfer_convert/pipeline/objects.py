@@ -135,7 +135,7 @@ class _Payload:
             source = whole if piece.rows is None else take_rows(whole, *piece.rows)
             importance = self.importance.get((name, number))
             job = Job(source, tensor.format, rows, columns, piece.parameters, piece.non_finite, importance)
-            members.append(Member(name, row, job, piece.method, piece.rule))
+            members.append(Member(name, row, job, piece))
             row += rows
         self._add(PlannedTensor(record, tensor, layout, tuple(members)))
         return record

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ninfer_convert.errors import Problem
     from ninfer_convert.layouts import Layout, Tensor
     from ninfer_convert.methods.base import Job, Method
-    from ninfer_convert.recipe import Recipe, Resolution, Rule
+    from ninfer_convert.recipe import Piece, Recipe, Resolution
     from ninfer_convert.sources.base import Checkpoint
     from ninfer_convert.values import Source
 
@@ -44,8 +44,12 @@ class Member:
     parameter: str
     first_row: int
     job: Job
-    method: Method
-    rule: Rule | None
+    piece: Piece
+
+    @property
+    def method(self) -> Method:
+        """What makes its words."""
+        return self.piece.method
 
 
 @dataclass(frozen=True)

@@ -36,9 +36,10 @@ class Share:
 class StoredPiece:
     """A parameter, or rows of one, as it will be stored.
 
-    `selection` is what is taken of the source ("rows 0:128"), None for all of it; `shape` is the object's, rows x
-    columns for two-dimensional formats. `rule` is the assign that decided, None where none did. `lossy` says that a
-    cast to a direct format may round.
+    `selection` is what is taken of the source ("rows 0:128"), None for all of it; `shape` is what it fills of its
+    object, rows x columns for two-dimensional formats. `rule` is the assign that decided, None where none did.
+    `instead_of` is the format it was given, where its object did not fit that. `lossy` says that a cast to a direct
+    format may round.
     """
 
     parameter: str
@@ -51,6 +52,7 @@ class StoredPiece:
     method: str
     bytes: int
     rule: Rule | None
+    instead_of: str | None
     lossy: bool
 
 
@@ -118,12 +120,13 @@ def _piece(planned: PlannedTensor, member: Member) -> StoredPiece:
         selection=source.origins[0].selection,
         stored=source.stored,
         object=record.id,
-        shape=record.shape,
+        shape=member.piece.shape,
         format=record.format,
         layout=record.layout,
         method=member.method.name,
         bytes=record.bytes * end // rows - record.bytes * first // rows,
-        rule=member.rule,
+        rule=member.piece.rule,
+        instead_of=member.piece.instead_of,
         lossy=_may_round(source.stored, record.format),
     )
 

@@ -94,7 +94,7 @@ class Use:
     """One input of a parameter: how far activations may be quantized, and what that needs.
 
     `auxiliaries` map a role to the name of a parameter, or to the binary32 value of a scalar. `rule` is the `[[use]]`
-    that made or amended it last, None where none did.
+    that made or amended it last, else the assign that gave its policy, None where none did.
     """
 
     parameter: str

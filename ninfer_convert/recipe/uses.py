@@ -82,6 +82,7 @@ class Uses:
                 self.complaints.add(place, "no-use", sentence)
             for entry in concerned:
                 entry.say(assign.says["activation_policy"], place)
+                entry.rule = Rule.of(assign.place, *assign.select)
         for entry, table, captured in found:
             entry.rule = Rule.of(table.place, table.parameter)
             if table.activation_policy is not None:

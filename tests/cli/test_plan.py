@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 
+from tests.architectures import small
 from tests.cli.checkpoints import RECIPE, make
 from tests.cli.program import ok, run
-from tests.support import TINY_LLAMA, write_sparse_safetensors
+from tests.support import REPOSITORY, TINY_LLAMA, write_sparse_safetensors
+
+MISFIT = REPOSITORY / "tests" / "golden" / "encoded" / "ct_nvfp4_misfit"
 
 
 def test_each_parameter_with_format_method_shape_bytes_and_rule(tmp_path: Path) -> None:
@@ -30,7 +34,7 @@ def test_each_parameter_with_format_method_shape_bytes_and_rule(tmp_path: Path) 
     assert rows["layers.0.experts"][1:] == ["F32", "q4_g64_fp16", "grouped_absmax", "12", "x", "64", "816", "r.toml:8"]
     assert rows["layers.0.norm.weight"][1:] == ["BF16", "bf16", "cast_direct", "64", "128", "-"]
     assert rows["layers.0.bias"][1:] == ["F16", "fp32", "cast_direct", "5", "20", "-"]
-    assert "default          F16 as fp32: 1 parameter" in shown
+    assert "default          F16 as fp32: 1 parameter (r.toml:6)" in shown
     assert sorted(os.listdir(folder)) == before
 
 
@@ -54,6 +58,84 @@ def test_the_plan_as_json(tmp_path: Path) -> None:
     assert plan["memory_bytes"] > 0
     assert plan["recipe"] == "tiny"
     assert plan["architecture"] == "generic"
+
+
+TABLES = """schema = 1
+[[assign]]
+select = "*_proj.weight"
+format = "q4_g64_fp16"
+[[group]]
+select = ["model.layers.*.self_attn.q_proj.weight", "model.layers.*.self_attn.k_proj.weight"]
+[[share]]
+parameter = "lm_head.weight"
+with = "model.embed_tokens.weight"
+[[use]]
+parameter = "model.layers.*.self_attn.q_proj.weight"
+input = "model.layers.*.attention"
+auxiliaries = { activation_input_divisor = 2.5 }
+[[assign]]
+select = "model.layers.1.self_attn.q_proj.weight"
+activation_policy = "AllowA8"
+"""
+
+
+def test_groups_shares_and_uses_with_the_tables_that_made_them(tmp_path: Path) -> None:
+    (tmp_path / "t.toml").write_text(TABLES)
+    arguments = (TINY_LLAMA, "-r", "t.toml")
+    shown = ok("plan", *arguments, cwd=tmp_path).stdout
+    assert "  group            2 objects of 4 parameters (t.toml:5)\n" in shown
+    assert "  share            lm_head.weight is model.embed_tokens.weight (t.toml:7)\n" in shown
+    assert "  use              2 inputs, A16Only, AllowA8 (t.toml:10)\n" in shown
+    plan = ok("plan", *arguments, "--json", cwd=tmp_path).result
+    q, k = (f"model.layers.{{}}.self_attn.{kind}_proj.weight" for kind in "qk")
+    for layer, group in enumerate(plan["groups"]):
+        assert (group["members"], group["rule"]["line"]) == ([q.format(layer), k.format(layer)], 5)
+        assert group["rule"]["select"] == f"{q.format('*')}, {k.format('*')}"
+        members = [piece for piece in plan["parameters"] if piece["object"] == group["object"]]
+        assert [(piece["name"], piece["shape"]) for piece in members] == [
+            (q.format(layer), [128, 128]),
+            (k.format(layer), [32, 128]),
+        ]
+        assert sum(piece["bytes"] for piece in members) == 160 * 68
+    (share,) = plan["shares"]
+    assert (share["parameter"], share["with"], share["rule"]["line"]) == (
+        "lm_head.weight",
+        "model.embed_tokens.weight",
+        7,
+    )
+    uses = [{**use, "rule": use["rule"]["line"]} for use in plan["uses"]]
+    assert uses == [
+        {
+            "parameter": q.format(layer),
+            "input": f"model.layers.{layer}.attention",
+            "activation_policy": policy,
+            "auxiliaries": {"activation_input_divisor": 2.5},
+            "rule": 10,
+        }
+        for layer, policy in enumerate(["A16Only", "AllowA8"])
+    ]
+
+
+def test_what_the_architecture_makes_of_itself_is_said(tmp_path: Path) -> None:
+    small.write(tmp_path / "model", small.KINDS["dense"])
+    shown = ok("plan", "model", "-r", "bf16", cwd=tmp_path).stdout
+    assert re.search(r"group +\d+ objects of \d+ parameters \(architecture\)", shown)
+    assert re.search(r"use +\d+ inputs, A16Only \(architecture\)", shown)
+    plan = ok("plan", "model", "-r", "bf16", "--json", cwd=tmp_path).result
+    assert {group["rule"] for group in plan["groups"]} == {use["rule"] for use in plan["uses"]} == {None}
+
+
+def test_objects_that_took_another_format_are_marked_and_counted(tmp_path: Path) -> None:
+    recipe = 'schema = 1\n[[assign]]\nselect = "*"\nwhere.dtype = "NVFP4"\nformat = "nvfp4"\nmisfit = "fp32"\n'
+    (tmp_path / "r.toml").write_text(recipe)
+    shown = ok("plan", MISFIT, "-r", "r.toml", cwd=tmp_path).stdout
+    assert shown.count("  fp32 (no nvfp4)  ") == 3
+    assert "  misfit           3 objects that nvfp4 does not fit, marked above\n" in shown
+    plan = ok("plan", MISFIT, "-r", "r.toml", "--json", cwd=tmp_path).result
+    assert plan["misfits"] == {"nvfp4": 3}
+    instead = {piece["name"]: piece["instead_of"] for piece in plan["parameters"] if piece["instead_of"]}
+    assert set(instead.values()) == {"nvfp4"}
+    assert len(instead) == 3
 
 
 @pytest.mark.parametrize("options", [(), ("--max-file-bytes", "64KiB", "--no-digest", "--name", "N")])
