@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ninfer_convert.cli import render
 from ninfer_convert.errors import Problem, SourceError, printable
-from ninfer_convert.pipeline.inspect import Head, classification, metadata
+from ninfer_convert.pipeline.inspect import Head, classification, declared_scheme, metadata
 from ninfer_convert.pipeline.summary import shares
 
 if TYPE_CHECKING:
@@ -114,9 +114,11 @@ def _lines(
     tensors = checkpoint.tensors.values()
     yield output.heading(printable(checkpoint.shown))
     total = sum(file.size for file in checkpoint.files)
+    declared = declared_scheme(checkpoint)
     yield from render.facts(
         (
             ("kind", checkpoint.kind),
+            *((("declared", f"mostly {declared}, by its metadata"),) if declared else ()),
             ("size", f"{render.exact_size(total)} in {render.plural(len(checkpoint.files), 'file')}"),
             ("tensors", f"{len(tensors):,}, of {sum(prod(tensor.shape) for tensor in tensors):,} elements"),
         )
@@ -169,6 +171,7 @@ def _document(checkpoint: Checkpoint, weights: Sequence[EncodedModule]) -> dict[
     return {
         "kind": checkpoint.kind,
         "path": checkpoint.shown,
+        "declared": declared_scheme(checkpoint),
         "files": [
             {"path": file.shown, "bytes": file.size, "data_offset": file.payload, "header_sha256": file.header_sha256}
             for file in checkpoint.files

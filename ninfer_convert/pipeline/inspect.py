@@ -50,6 +50,13 @@ def classification(checkpoint: Checkpoint) -> Classification:
     return classify(checkpoint, read_config(checkpoint))
 
 
+def declared_scheme(checkpoint: Checkpoint) -> str | None:
+    """The scheme that a GGUF says most of its tensors follow; None where it says none that is known."""
+    from ninfer_convert.sources.gguf_schemes import declared_scheme
+
+    return declared_scheme(checkpoint.metadata) if checkpoint.kind == "gguf" else None
+
+
 def metadata(checkpoint: Checkpoint) -> dict[str, Any]:
     """Its metadata by key: texts, numbers, bools, and of arrays the Head."""
     from ninfer_convert.sources.gguf_metadata import MetadataArray

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import struct
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,9 @@ def test_uses_unknown_formats_and_a_foreign_provenance(tmp_path: Path) -> None:
     assert "up      x      AllowA8" in shown
     assert "AllowA8" in ok("info", "new.ninfer", "--parameter", "up", cwd=tmp_path).stdout
     assert "elements [0, 8)" in ok("info", "new.ninfer", "--parameter", "left", cwd=tmp_path).stdout
+    directory["provenance"] = {"objects": {"w": "nonsense"}}
+    write_artifact(tmp_path / "new.ninfer", directory, bytes(9))
+    assert "q3_new in odd" in ok("info", "new.ninfer", "--parameter", "up", cwd=tmp_path).stdout
 
 
 def test_a_missing_part_is_a_warning(converted: Path) -> None:
@@ -195,12 +199,14 @@ def test_a_gguf_with_all_its_metadata(tmp_path: Path) -> None:
     data = (tmp_path / "m.gguf").read_bytes()
     assert data[tensor["offset"] : tensor["offset"] + tensor["bytes"]] == content
     assert tensor["relative_offset"] == 0
-    assert info["metadata"]["general.file_type"] == 15
+    assert (info["metadata"]["general.file_type"], info["declared"]) == (15, "Q4_K_M")
     assert info["metadata"]["odd.number"] == "nan"
     tokens = info["metadata"]["tokenizer.ggml.tokens"]
     assert (tokens["type"], tokens["length"]) == ("string", 1000)
     assert tokens["first"] == [f"token{number}" for number in range(8)]
     shown = ok("info", "m.gguf", cwd=tmp_path).stdout
+    assert "  declared  mostly Q4_K_M, by its metadata\n" in shown
+    assert re.search(r"^type +tensors +elements +bytes +share\nF32 +1 +24 +96 +100.0 %$", shown, re.MULTILINE)
     assert "[token0, token1, " in shown
     assert "(1,000 elements)" in shown
 
