@@ -90,9 +90,8 @@ def check(output: Output, file: str) -> None:
                 "name": recipe.name,
                 "description": recipe.description,
                 "files": [{"path": str(each.path), "sha256": each.sha256} for each in recipe.files],
-                "assigns": len(recipe.assigns),
-                "skips": len(recipe.skips),
-                "renames": len(recipe.renames),
+                "sources": dict(recipe.sources),
+                **_tables(recipe),
             }
         )
     else:
@@ -100,11 +99,22 @@ def check(output: Output, file: str) -> None:
 
 
 def _checked(file: str, recipe: Recipe) -> Iterator[str]:
-    tables = [
-        render.plural(len(found), word)
-        for found, word in ((recipe.assigns, "assign"), (recipe.skips, "skip"), (recipe.renames, "rename"))
-        if found
-    ]
+    tables = [render.plural(count, words.removesuffix("s")) for words, count in _tables(recipe).items() if count]
     yield f"{printable(file)}: no faults; {', '.join(tables) or 'no tables'}"
     if len(recipe.files) > 1:
         yield "  extends " + ", ".join(printable(str(each.path)) for each in reversed(recipe.files[:-1]))
+    yield from render.facts((f"--source {name}=PATH", text) for name, text in recipe.sources.items())
+
+
+def _tables(recipe: Recipe) -> dict[str, int]:
+    """How many there are of each kind, those of its bases too."""
+    return {
+        "assigns": len(recipe.assigns),
+        "groups": len(recipe.groups),
+        "separates": len(recipe.separates),
+        "shares": len(recipe.shares),
+        "skips": len(recipe.skips),
+        "renames": len(recipe.renames),
+        "uses": len(recipe.uses),
+        "resources": len(recipe.resources),
+    }

@@ -71,3 +71,20 @@ def test_a_check_says_what_is_extended(tmp_path: Path) -> None:
     )
     result = ok("recipes", "check", "mine.toml", "--json", cwd=tmp_path).result
     assert [file["path"] for file in result["files"]] == ["base.toml", "mine.toml"]
+
+
+def test_a_check_counts_every_kind_of_table_and_tells_the_sources(tmp_path: Path) -> None:
+    tables = '[sources]\nother = "a second checkpoint"\n[[group]]\nselect = "*a"\n[[group]]\nselect = "*b"\n'
+    tables += (
+        '[[separate]]\nselect = "c"\n[[share]]\nparameter = "d"\nwith = "e"\n[[use]]\nparameter = "f"\ninput = "g"\n'
+    )
+    tables += '[[skip]]\nselect = "h"\nreason = "r"\n[[rename]]\nmatch = "i"\nto = "j"\n'
+    tables += '[[resource]]\ncomponent = "text"\nrole = "k"\npath = "l"\n'
+    (tmp_path / "mine.toml").write_text(f"schema = 1\n{tables}")
+    assert ok("recipes", "check", "mine.toml", cwd=tmp_path).stdout == (
+        "mine.toml: no faults; 2 groups, 1 separate, 1 share, 1 skip, 1 rename, 1 use, 1 resource\n"
+        "  --source other=PATH  a second checkpoint\n"
+    )
+    result = ok("recipes", "check", "mine.toml", "--json", cwd=tmp_path).result
+    assert (result["assigns"], result["groups"], result["uses"]) == (0, 2, 1)
+    assert result["sources"] == {"other": "a second checkpoint"}
