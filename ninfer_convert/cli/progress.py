@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -76,16 +76,16 @@ def _bar(doing: str) -> Iterator[Report]:
 @contextmanager
 def _lines(doing: str) -> Iterator[Report]:
     """A thread of its own writes, so that a line comes in time also inside a long piece of work."""
-    start = time.monotonic()
     ended = threading.Event()
-    latest: list[Progress] = []
+    reports: list[tuple[float, Progress]] = []
+    """When the first came and what it said, and the latest: what is before the first is the kernels' compilation."""
 
     def tell() -> None:
         while not ended.wait(LINE_SECONDS):
-            to_stderr(_line(doing, latest[0], time.monotonic() - start) if latest else f"{doing}: starting\n")
+            to_stderr(_line(doing, reports) if reports else f"{doing}: starting\n")
 
     def report(now: Progress) -> None:
-        latest[:] = [now]
+        reports[1:] = [(time.monotonic(), now)]
 
     thread = threading.Thread(target=tell, daemon=True)
     thread.start()
@@ -96,12 +96,14 @@ def _lines(doing: str) -> Iterator[Report]:
         thread.join()
 
 
-def _line(doing: str, now: Progress, seconds: float) -> str:
+def _line(doing: str, reports: Sequence[tuple[float, Progress]]) -> str:
+    (begun, first), (_, now) = reports[0], reports[-1]
+    seconds, done = time.monotonic() - begun, now.done - first.done
     phase, item = _phase(doing, now)
     parts = [f"{phase}: {render.percent(now.done, now.total)}", f"{render.size(now.done)} of {render.size(now.total)}"]
-    if now.done:
-        parts.append(f"{render.size(now.done / seconds)}/s")
-        parts.append(f"{render.duration(seconds * (now.total - now.done) / now.done)} left")
+    if done:
+        parts.append(f"{render.size(done / seconds)}/s")
+        parts.append(f"{render.duration(seconds * (now.total - now.done) / done)} left")
     return ", ".join(parts) + (f", {item}\n" if item else "\n")
 
 

@@ -32,12 +32,22 @@ def test_lines_come_also_while_nothing_is_reported(capsys: pytest.CaptureFixture
     with progress.progress(Output(), "converting") as report:
         assert report is not None
         wait_for("converting: starting\nconverting: starting\n", capsys)
+        report(Progress(0, 2_000_000_000, "first"))
         report(Progress(500_000_000, 2_000_000_000, "a\x1b[bold]"))
         written = wait_for("a\\x1b[bold]\n", capsys)
     line = written.splitlines()[-1]
     assert line.startswith("converting: 25.0 %, 500 MB of 2.00 GB, ")
     assert "/s, " in line
     assert " left, a\\x1b[bold]" in line
+
+
+def test_no_rate_is_told_from_what_the_first_report_took(capsys: pytest.CaptureFixture[str]) -> None:
+    """The kernels were compiled meanwhile."""
+    with progress.progress(Output(), "converting") as report:
+        assert report is not None
+        report(Progress(1_000, 2_000_000_000, "a"))
+        written = wait_for(", a\n", capsys)
+    assert written.splitlines()[-1] == "converting: 0.0 %, 1.00 kB of 2.00 GB, a"
 
 
 def test_lines_are_few_however_often_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
