@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from math import inf
 from typing import TypeVar
 
@@ -11,7 +12,7 @@ T = TypeVar("T")
 
 
 def for_each(items: Iterable[T], work: Callable[[T], None], jobs: int) -> None:
-    """Call `work` on every item, on `jobs` threads of which the caller's is one.
+    """Call `work` on every item, on at most `jobs` threads of which the caller's is one.
 
     Items are handed out in order, one at a time, and none after the first failure; each that was begun is ended.
     So the failure raised, that of the earliest item, is the same for any number of threads. An exception that
@@ -43,12 +44,15 @@ def for_each(items: Iterable[T], work: Callable[[T], None], jobs: int) -> None:
 
     threads = [threading.Thread(target=worker, daemon=True) for _ in range(jobs - 1)]
     try:
-        for thread in threads:
-            thread.start()
+        # RuntimeError: the system gives no more threads; fewer of them do the same work.
+        with suppress(RuntimeError):
+            for thread in threads:
+                thread.start()
         worker()
     finally:
         stopped = True
         for thread in threads:
-            thread.join()
+            if thread.is_alive():  # one that never started cannot be joined
+                thread.join()
     if failures:
         raise min(failures, key=lambda failure: failure[0])[1]
