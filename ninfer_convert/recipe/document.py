@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 BYTE_ORDER_MARK = "\ufeff"
 
+MAX_BYTES = 64 << 20
+"""Longest recipe that is read: hundreds of thousands of tables, and an end to a device that has none."""
+
 
 @dataclass(frozen=True)
 class Document:
@@ -40,14 +43,21 @@ def read_document(path: Path) -> Document:
     """Read and check one file; `path` is what messages call it. Never raises for what the file holds."""
     shown = str(path)
     try:
-        data = path.read_bytes()
+        with path.open("rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
     except OSError as error:
         return Document(path, problems=(Problem("unreadable", f"cannot be read: {error.strerror}", path=shown),))
+    if len(data) > MAX_BYTES:
+        message = f"is longer than {MAX_BYTES} bytes, the most that a recipe may have"
+        return Document(path, problems=(Problem("too-long", message, path=shown),))
     parsed = _parse(data, shown)
     if isinstance(parsed, Problem):
         return Document(path, problems=(parsed,))
     text, values, spot = parsed
     root = Node(values, spot, "", text)
+    _refuse_large_integers(root)
+    if text.problems:
+        return Document(path, problems=tuple(text.problems))
     typed = table(root, schema.RECIPE, "a recipe") or {}
     return Document(path, hashlib.sha256(data).hexdigest(), typed, dict(_places(root)), tuple(text.problems))
 
@@ -60,8 +70,22 @@ def read_override(argument: str) -> tuple[Assign | None, tuple[Problem, ...]]:
     if not equals or not colon:
         return None, (Problem("bad-override", "expected SELECT:key=value", path=text.path),)
     given = {"select": select, key.strip(): _toml_or_bare(value)}
-    assign: Assign | None = schema.read_override(Node(given, None, "", text))
+    root = Node(given, None, "", text)
+    _refuse_large_integers(root)
+    assign: Assign | None = None if text.problems else schema.read_override(root)
     return assign, tuple(text.problems)
+
+
+def _refuse_large_integers(node: Node) -> None:
+    """TOML's integers have 64 bits; its parser lets longer ones through, and Python cannot even print some."""
+    if isinstance(node.value, dict):
+        for _, member in node.members():
+            _refuse_large_integers(member)
+    elif isinstance(node.value, list):
+        for element in node.elements():
+            _refuse_large_integers(element)
+    elif isinstance(node.value, int) and not -(2**63) <= node.value < 2**63:
+        node.fault("out-of-range", f"{node.name} is a whole number of more than 64 bits, which TOML does not have")
 
 
 def _places(root: Node) -> Iterator[tuple[str, Place]]:

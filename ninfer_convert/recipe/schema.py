@@ -145,7 +145,7 @@ def _same_stars(node: Node, title: str, selectors: Iterable[Selector]) -> None:
 def _rename(node: Node, members: dict[str, Any]) -> Any:
     try:
         match = re.compile(members["match"])
-    except re.error as error:
+    except (re.error, RecursionError, OverflowError) as error:
         return node.member("match").fault("bad-expression", f"match is not a regular expression: {error}")
     try:
         # With an empty alternative (behind a line end, which ends a comment of a verbose expression) there is a match

@@ -30,6 +30,10 @@ OPEN_AT_MOST = 64
 """Idle descriptors kept; those in use at the moment are never closed, so threads may exceed it."""
 
 
+MAX_WHOLE = 256 << 20
+"""Longest file beside a checkpoint (a config, an index, a tokenizer) that is read, in bytes."""
+
+
 def read(file: SourceFile, offset: int, count: int) -> NDArray[np.uint8]:
     """Bytes [offset, offset + count) of `file` as a fresh uint8 array [count].
 
@@ -56,17 +60,22 @@ def read(file: SourceFile, offset: int, count: int) -> NDArray[np.uint8]:
     return array
 
 
-def read_whole(path: Path, shown: str) -> bytes | None:
-    """The whole content of a regular file; None where there is no such file.
+def read_whole(path: Path, shown: str, limit: int = MAX_WHOLE) -> bytes | None:
+    """The whole content of a regular file of at most `limit` bytes; None where there is no such file.
 
-    Raises SourceError where it is no regular file or cannot be read.
+    Raises SourceError where it is no regular file, is longer, or cannot be read.
     """
     try:
         with translated(shown):
             # A pipe would block for ever at open, so its kind is looked at first.
             if not stat.S_ISREG(path.stat().st_mode):
                 raise SourceError(Problem("not-a-file", "is not a regular file", path=shown))
-            return path.read_bytes()
+            with path.open("rb") as stream:
+                size = os.fstat(stream.fileno()).st_size
+                if size > limit:
+                    message = f"is {size} bytes long, over the limit of {limit} bytes for such a file"
+                    raise SourceError(Problem("too-long", message, path=shown))
+                return stream.read(size)
     except SourceError as error:
         if isinstance(error.__cause__, (FileNotFoundError, NotADirectoryError)):
             return None

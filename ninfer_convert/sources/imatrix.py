@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 MAX_NAME = 65_535
 """Longest name of an entry in the older format, in bytes."""
 
+MAX_FILE = 4 << 30
+"""Longest importance matrix that is read, in bytes: four times what the largest banks of experts known take."""
+
 _SUMS, _COUNTS = ".in_sum2", ".counts"
 _I32 = struct.Struct("<i")
 
@@ -153,7 +156,7 @@ def open_imatrix(path: str | os.PathLike[str], source: str = "imatrix") -> Impor
     """
     shown = os.fspath(path)
     place = Path(shown)
-    content = files.read_whole(place, shown)
+    content = files.read_whole(place, shown, MAX_FILE)
     if content is None:
         raise SourceError(Problem("no-such-file", "does not exist: give the file that llama-imatrix wrote", path=shown))
     sniff.refuse_pointer(content, shown)

@@ -370,12 +370,42 @@ def test_a_folder_and_an_unreadable_file_are_named(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path, "schema = 1")
 
-    def deny(_: Path) -> bytes:
+    def deny(_: Path, mode: str) -> bytes:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "read_bytes", deny)
+    monkeypatch.setattr(Path, "open", deny)
     (problem,) = refused(lambda: load_recipe(str(path)))
     assert str(problem) == f"{path}: cannot be read: Permission denied"
+
+
+def test_a_device_without_an_end_is_no_recipe() -> None:
+    (problem,) = refused(lambda: load_recipe("/dev/zero"))
+    assert str(problem) == "/dev/zero: is longer than 67108864 bytes, the most that a recipe may have"
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "name"),
+    [
+        ("schema = 0x" + "f" * 5000, (1, 10), "schema"),
+        (f"schema = 1\n{ASSIGN}rows = [0, {2**63}]\nformat = 'bf16'", (4, 12), "assign.rows"),
+        (f"schema = 1\n[metadata]\na = {{ b = [{-(2**63) - 1}] }}", (3, 12), "metadata.a.b"),
+    ],
+)
+def test_whole_numbers_have_64_bits(tmp_path: Path, text: str, place: tuple[int, int], name: str) -> None:
+    (problem,) = refused(lambda: load(tmp_path, text))
+    assert (problem.line, problem.column) == place
+    assert problem.message == f"{name} is a whole number of more than 64 bits, which TOML does not have"
+
+
+def test_whole_numbers_of_overrides_have_64_bits(tmp_path: Path) -> None:
+    (problem,) = refused(lambda: load(tmp_path, "schema = 1", f"*:parameters={{ a = {2**64} }}"))
+    assert "parameters.a is a whole number of more than 64 bits" in problem.message
+
+
+@pytest.mark.parametrize("match", ["(" * 5000 + ")" * 5000, "a{99999999999}"])
+def test_an_expression_beyond_the_limits_of_the_engine(tmp_path: Path, match: str) -> None:
+    (problem,) = refused(lambda: load(tmp_path, f"schema = 1\n[[rename]]\nmatch = '{match}'\nto = 'b'"))
+    assert (problem.code, problem.line, problem.column) == ("bad-expression", 3, 9)
 
 
 def test_a_value_shown_in_a_message_is_printable(tmp_path: Path) -> None:

@@ -113,3 +113,14 @@ def test_whole_files_and_what_is_none(tmp_path: Path) -> None:
     for name in ("folder", "pipe"):
         with pytest.raises(SourceError, match=r"^typed: is not a regular file"):
             files.read_whole(tmp_path / name, "typed")
+
+
+def test_a_whole_file_is_read_up_to_a_limit(tmp_path: Path) -> None:
+    with (tmp_path / "config.json").open("wb") as stream:
+        stream.truncate(1 << 40)
+    with pytest.raises(SourceError, match=r"^typed: is 1099511627776 bytes long, over the limit of 268435456 bytes"):
+        files.read_whole(tmp_path / "config.json", "typed")
+    (tmp_path / "matrix").write_bytes(b"12345")
+    assert files.read_whole(tmp_path / "matrix", "typed", limit=5) == b"12345"
+    with pytest.raises(SourceError, match="over the limit of 4 bytes"):
+        files.read_whole(tmp_path / "matrix", "typed", limit=4)
