@@ -138,6 +138,7 @@ def _use_table(output: Output, uses: tuple[Use, ...]) -> Iterator[str]:
 def _parameter_lines(output: Output, record: Mapping[str, Any]) -> Iterator[str]:
     yield output.heading(printable(record["name"]))
     for part in record["parts"]:
+        provenance = part["provenance"] if isinstance(part["provenance"], Mapping) else {}
         selection = "" if part["range"] is None else ", elements [{:,}, {:,})".format(*part["range"])
         yield from render.facts(
             (
@@ -146,7 +147,7 @@ def _parameter_lines(output: Output, record: Mapping[str, Any]) -> Iterator[str]
                 ("format", f"{part['format']} in {part['layout']}"),
                 ("size", render.exact_size(part["bytes"])),
                 ("offset", f"{part['offset']:,} in the payload"),
-                *((key, _plain(value)) for key, value in (part["provenance"] or {}).items()),
+                *((key, _plain(value)) for key, value in provenance.items()),
             )
         )
     for use in record["uses"]:

@@ -116,6 +116,10 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:  # the reader of a help page has gone
         discard(sys.stdout)
         return 0
+    except OSError as error:  # files of the job have errors of their own; what is left is help pages and modules
+        output.fail([Problem("system", f"the system does not let the program go on: {error}")], _traceback(output))
+        discard(sys.stdout)
+        return 1
     except MemoryError:
         message = "memory ran out; give convert a lower --memory or fewer --jobs"
         output.fail([Problem("memory", message)], _traceback(output))

@@ -144,6 +144,16 @@ def test_a_full_device_under_stdout_is_told() -> None:
     assert decoded(done.stderr) == "error: standard output cannot be written: No space left on device\n"
 
 
+def test_a_help_page_on_a_full_device_is_told() -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [*PROGRAM, "--help"], env=environment(), stdout=full, stderr=subprocess.PIPE, check=False, timeout=60
+        )
+    assert done.returncode == 1
+    expected = "error: the system does not let the program go on: [Errno 28] No space left on device\n"
+    assert decoded(done.stderr) == expected
+
+
 def test_closed_streams_are_no_fault() -> None:
     done = subprocess.run(
         ["sh", "-c", 'exec "$@" >&- 2>&-', "sh", *PROGRAM, "formats"], env=environment(), check=False, timeout=60
