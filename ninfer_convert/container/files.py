@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import accumulate, count
 
 from ninfer_convert.container.directory import parse_directory, serialize, serialize_file
-from ninfer_convert.container.framing import PAYLOAD_ALIGNMENT, entry_start
+from ninfer_convert.container.framing import MAX_DIRECTORY, PAYLOAD_ALIGNMENT, entry_start
 from ninfer_convert.container.records import Directory, File
 from ninfer_convert.container.rules import part_name_fault
 from ninfer_convert.errors import OutputError, Problem, UsageError, printable
@@ -74,13 +74,17 @@ def plan_files(directory: Directory, destination: str | os.PathLike[str], limit:
     of the same width stand in it. Nothing is written; which names are free is looked up where there is a cap.
 
     Raises UsageError for a cap under which no division works, naming the smallest that does; OutputError where the
-    entry's name cannot be that of parts; ArtifactError where a reader would refuse the directory.
+    entry's name cannot be that of parts or the directory is over its limit; ArtifactError where a reader would refuse
+    the directory.
     """
     path = os.fspath(destination)
     split = _Split(directory, os.path.basename(path), limit)
     plan = split.plan()
     if len(plan.files) > 1:
         plan = _with_free_names(split, plan, os.path.dirname(path))
+    if plan.json_bytes > MAX_DIRECTORY:
+        message = f"its directory would take {plan.json_bytes} bytes, over the limit of {MAX_DIRECTORY}"
+        raise OutputError(Problem("directory-too-long", message, path))
     parse_directory(serialize(plan.directory), path)
     return plan
 

@@ -12,6 +12,9 @@ HEADER = struct.Struct("<8sQ16s")
 PAYLOAD_ALIGNMENT = 4096
 """Where a file's payload starts: the next multiple behind the header, and behind the directory in an entry."""
 
+MAX_DIRECTORY = 1 << 30
+"""Longest directory that is read or written, in bytes: over a million objects. A header may promise any length."""
+
 ID_BYTES = 16
 U64_MAX = 2**64 - 1
 

@@ -20,6 +20,7 @@ from ninfer_convert.container.framing import (
     ENTRY_MAGIC,
     HEADER,
     ID_BYTES,
+    MAX_DIRECTORY,
     PART_MAGIC,
     PAYLOAD_ALIGNMENT,
     entry_start,
@@ -252,9 +253,10 @@ def _header(head: bytes, size: int, path: str) -> tuple[int, bytes]:
         fault = "truncated", f"is {size} bytes long, shorter than the header of {HEADER.size}; it was cut off"
     if fault is None:
         _, json_bytes, id = HEADER.unpack(head)
-        if 0 < json_bytes <= size - HEADER.size:
+        if 0 < json_bytes <= min(size - HEADER.size, MAX_DIRECTORY):
             return json_bytes, id
-        fault = "json-bytes", f"its header says that the directory takes {json_bytes} bytes; the file has {size}"
+        most = f"the file has {size}, and at most {MAX_DIRECTORY} are read"
+        fault = "json-bytes", f"its header says that the directory takes {json_bytes} bytes; {most}"
     code, message = fault
     raise ArtifactError(Problem(code, message, path))
 

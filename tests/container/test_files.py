@@ -45,6 +45,13 @@ def start(json_bytes: int) -> int:
     return (32 + json_bytes + 4095) // 4096 * 4096
 
 
+def test_a_directory_that_readers_would_refuse_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = plan_files(directory(1), tmp_path / "m.ninfer").json_bytes
+    monkeypatch.setattr("ninfer_convert.container.files.MAX_DIRECTORY", taken - 1)
+    with pytest.raises(OutputError, match=f"would take {taken} bytes, over the limit of {taken - 1}"):
+        plan_files(directory(1), tmp_path / "m.ninfer")
+
+
 def test_without_a_cap_there_is_one_file_and_no_padding(tmp_path: Path) -> None:
     plan = plan_files(directory(10_000_000_000), tmp_path / "m.ninfer")
     text = json_of(plan.files, 10_000_000_000, 0)

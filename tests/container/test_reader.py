@@ -167,6 +167,14 @@ def test_what_is_no_artifact_is_said_to_be_none(tmp_path: Path, content: bytes, 
     assert said in caught.value.problems[0].message
 
 
+def test_a_header_cannot_promise_more_than_memory_holds(tmp_path: Path) -> None:
+    with (tmp_path / "m.ninfer").open("wb") as entry:
+        entry.write(VALID.read_bytes()[:8] + (1 << 40).to_bytes(8, "little"))
+        entry.truncate(1 << 42)
+    with pytest.raises(ArtifactError, match="directory takes 1099511627776 bytes; the file has 4398046511104, and at"):
+        open_artifact(tmp_path / "m.ninfer")
+
+
 def test_what_cannot_be_read_is_no_fault_of_an_artifact(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for name in ("absent", "pipe", "x\0y", "x/y"):
