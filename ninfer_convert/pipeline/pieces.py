@@ -26,14 +26,19 @@ if TYPE_CHECKING:
 class Piece:
     """Rows of an object from `first_row` on, as slices of its members: (encoder, begin, end within the member).
 
-    `parameters` are those members' own; `source_bytes` is what reading them costs.
+    `members` are these, one of a direct format; `source_bytes` is what reading the rows costs.
     """
 
     planned: PlannedTensor
     first_row: int
     slices: tuple[tuple[Encode, int, int], ...]
-    parameters: tuple[str, ...]
+    members: tuple[Member, ...]
     source_bytes: int
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The members' parameters."""
+        return tuple(member.parameter for member in self.members)
 
     def words(self) -> Words:
         """The words of its rows. Raises NumericError or SourceError where they cannot be had."""
@@ -51,17 +56,17 @@ def cut(planned: PlannedTensor, piece_bytes: int) -> Iterator[Piece]:
     encoders = [member.method.encoder(member.job) for member in planned.members]
     for begin, end in _ranges(planned, piece_bytes):
         slices = []
-        parameters = []
+        members = []
         source_bytes = 0
         for member, encode in zip(planned.members, encoders, strict=True):
             a = max(begin - member.first_row, 0)
             b = min(end - member.first_row, member.job.rows)
             if a < b:
                 slices.append((encode, a, b))
-                parameters.append(member.parameter)
+                members.append(member)
                 nbytes, rows = member.job.source.nbytes, member.job.rows
                 source_bytes += nbytes * b // rows - nbytes * a // rows
-        yield Piece(planned, begin, tuple(slices), tuple(parameters), source_bytes)
+        yield Piece(planned, begin, tuple(slices), tuple(members), source_bytes)
 
 
 def _ranges(planned: PlannedTensor, piece_bytes: int) -> Iterator[tuple[int, int]]:

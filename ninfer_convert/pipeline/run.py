@@ -166,14 +166,14 @@ class _Tally:
 
     def add(self, piece: Piece, non_finite: int) -> bool:
         """Count a written piece; whether it was the last of its object."""
-        id = piece.planned.record.id
+        id, last = piece.planned.record.id, piece.members[-1]
         with self.lock:
             self.left[id] -= 1
             self.done += piece.source_bytes
-            if non_finite:
-                self.non_finite[piece.parameters[-1]] += non_finite
+            if non_finite and last.job.non_finite == "warn":
+                self.non_finite[last.parameter] += non_finite
             if self.progress is not None:
-                self.progress(Progress(self.done, self.total, piece.parameters[-1]))
+                self.progress(Progress(self.done, self.total, last.parameter))
             return self.left[id] == 0
 
     def warnings(self) -> tuple[Problem, ...]:

@@ -153,6 +153,20 @@ def test_the_config_is_kept_but_for_what_describes_the_source(tmp_path: Path) ->
     }
 
 
+def test_members_of_the_config_about_storage_are_left_out(tmp_path: Path) -> None:
+    source = write_safetensors(tmp_path / "m.safetensors", {"w": ("F32", (2,), gaussian((2,)).tobytes())})
+    assert convert(source, "fp32", tmp_path / "bare.ninfer")["components"] == {"text": {"config": {}}}
+    kept = {"model_type": "x", "nested": {"torch_dtype": "float32"}, "list": [1, None]}
+    left_out = {
+        "torch_dtype": "float32",
+        "transformers_version": "5",
+        "_name_or_path": "/home/me",
+        "quantization_config": {},
+    }
+    (tmp_path / "config.json").write_text(json.dumps({**left_out, **kept}))
+    assert convert(source, "fp32", tmp_path / "a.ninfer")["components"] == {"text": {"config": kept}}
+
+
 def test_nothing_of_this_machine_is_recorded(tmp_path: Path) -> None:
     path = tmp_path / "a.ninfer"
     directory = convert(TINY_LLAMA, "q4", path)

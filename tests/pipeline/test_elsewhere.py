@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.architectures import small
 from tests.oracle import gguf
 from tests.pipeline.converting import (
     Array,
@@ -124,6 +125,14 @@ def test_names_of_other_inputs_are_renamed_where_they_match(tmp_path: Path) -> N
     artifact = convert(path, recipe, tmp_path, sources=second(tmp_path, renamed))
     assert stored(artifact, "text/2/query")[2] == others["layers.2.q"].tobytes()
     assert made(artifact, "text/2/query")["tensors"] == ["text/2/query"]
+
+
+def test_an_architecture_with_names_of_its_own_renames_nothing(tmp_path: Path) -> None:
+    small.write(tmp_path / "model", small.KINDS["dense"])
+    recipe = lines("[[rename]]", "match = 'x'", "to = 'y'", "optional = true")
+    assert messages(refused(tmp_path / "model", recipe, tmp_path)) == [
+        "2: [[rename]] is for the generic architecture; qwen3_5 has names of its own"
+    ]
 
 
 @pytest.mark.parametrize(

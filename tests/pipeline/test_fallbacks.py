@@ -1,16 +1,19 @@
-"""What takes another format than it was given, and what is quantized again (recipes.md, Misfit; Quantizing again)."""
+"""Misfits, quantizing again, NaN and infinities: what a recipe says for them, down to the bytes (recipes.md)."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from ninfer_convert.pipeline.run import Running, run
 from tests.oracle import objects
 from tests.pipeline.converting import (
     Array,
     bound,
+    checkpoint,
     convert,
     expected,
     lines,
@@ -123,3 +126,35 @@ def test_a_piece_is_judged_by_itself(tmp_path: Path) -> None:
     artifact = convert(tmp_path / "quantized", recipe, tmp_path)
     found = [record(artifact, id) for id, _, _ in bound(artifact, "l.0.up.weight")]
     assert [(each["format"], each["shape"]) for each in found] == [("nvfp4", [128, 64]), ("bf16", [64, 64])]
+
+
+# NaN and infinities.
+
+
+@pytest.mark.parametrize(
+    ("said", "warned", "kept"),
+    [("", True, True), ("warn", True, True), ("keep", False, True), ("refuse", False, False)],
+)
+def test_non_finite_words_of_direct_formats(tmp_path: Path, said: str, warned: bool, kept: bool) -> None:
+    words = np.array([0x7FC1, 0xFF80, 0x3F80, 0xFFFF], np.uint16)
+    path = checkpoint(tmp_path / "m.safetensors", {"w": words})
+    recipe = assign("w", "format = 'bf16'", *([f"non_finite = '{said}'"] if said else []))
+    if not kept:
+        (problem,) = refused(path, recipe, tmp_path).problems
+        assert problem.tensor == "w"
+        assert "3" in problem.message
+        return
+    result = run(planned(path, recipe, tmp_path), tmp_path / "b.ninfer", Running())
+    counted = ["w: 3 NaN or infinite values are kept bit for bit"]
+    assert [warning.message for warning in result.warnings] == (counted if warned else [])
+    assert stored(convert(path, recipe, tmp_path), "w") == ("bf16", [4], words.tobytes())
+
+
+@pytest.mark.parametrize("said", ["warn", "refuse", "keep"])
+def test_a_cast_that_makes_an_infinity_is_refused_unless_it_is_kept(tmp_path: Path, said: str) -> None:
+    path = checkpoint(tmp_path / "m.safetensors", {"w": np.array([1.0, 3.4e38], np.float32)})
+    recipe = assign("w", "format = 'bf16'", f"non_finite = '{said}'")
+    if said == "keep":
+        assert stored(convert(path, recipe, tmp_path), "w")[2] == b"\x80\x3f\x80\x7f"
+    else:
+        assert "[1]" in str(refused(path, recipe, tmp_path))

@@ -118,6 +118,13 @@ def test_a_path_is_relative_to_the_recipe(arrays: dict[str, Array], path: Path, 
     assert list(artifact.directory["provenance"]["sources"]) == ["model"]
 
 
+def test_a_name_is_a_sources_first(arrays: dict[str, Array], path: Path, tmp_path: Path) -> None:
+    (tmp_path / "imatrix").write_bytes(b"no matrix at all")
+    name = f"{LAYER}.mlp.down_proj.weight"
+    artifact = convert(path, SOURCE + searched(name), tmp_path, **given())
+    assert stored(artifact, name)[2] == weighed("q4_g64_fp16", arrays[name], VECTORS[NAMES[name]])
+
+
 def test_a_source_that_is_named_must_be_given_and_a_file_be_there(path: Path, tmp_path: Path) -> None:
     assert messages(refused(path, SOURCE + searched("*"), tmp_path)) == [
         "8: source imatrix is not given; pass --source imatrix=PATH"

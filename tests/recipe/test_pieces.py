@@ -32,6 +32,8 @@ def assigned(folder: Path, says: str, *parameters: Parameter, select: str = "*",
         ("q5_g64_fp16", "grouped_absmax"),
         ("q6_g64_fp16", "grouped_absmax"),
         ("q8_g32_fp16", "grouped_absmax"),
+        ("fp8_e4m3fn_row_bf16", "fp8_row_maxabs"),
+        ("fp8_e4m3fn_row_fp16", "fp8_row_maxabs"),
     ],
 )
 def test_the_usual_method_and_layout(tmp_path: Path, format: str, method: str) -> None:
@@ -39,6 +41,27 @@ def test_the_usual_method_and_layout(tmp_path: Path, format: str, method: str) -
     (piece,) = solve(tmp_path, text, [Parameter("a")]).decisions["a"]
     assert piece.method.name == method
     assert format in LAYOUTS[piece.layout].formats
+
+
+@pytest.mark.parametrize(
+    ("stored", "exact", "format", "method"),
+    [
+        ("Q8_0", ("gguf_q8_0", "q8_g32_fp16"), "q8_g32_fp16", "import_encoded"),
+        ("Q2_0", ("gguf_q2_0", "q2_g64_fp16"), "q2_g64_fp16", "import_encoded"),
+        ("TQ2_0", ("t2_g128_fp16",), "t2_g128_fp16", "import_encoded"),
+        ("NVFP4", ("nvfp4",), "nvfp4", "import_encoded"),
+        ("FP8_ROW", ("fp8_e4m3fn_row_bf16",), "fp8_e4m3fn_row_bf16", "import_encoded"),
+        ("FP8_ROW", ("fp8_e4m3fn_row_bf16",), "fp8_e4m3fn_row_fp16", "fp8_row_maxabs"),
+        ("Q8_0", ("gguf_q8_0", "q8_g32_fp16"), "q6_g64_fp16", "grouped_absmax"),
+        ("Q8_0", ("gguf_q8_0", "q8_g32_fp16"), "fp32", "cast_direct"),
+    ],
+)
+def test_what_the_encoding_reaches_exactly_is_imported(
+    tmp_path: Path, stored: str, exact: tuple[str, ...], format: str, method: str
+) -> None:
+    text = f"{HEAD}[[assign]]\nselect = '*'\nformat = '{format}'\n"
+    resolution = solve(tmp_path, text, [Parameter("a", stored=stored, exact=exact)], requantize=True)
+    assert [piece.method.name for piece in resolution.decisions["a"]] == [method]
 
 
 @pytest.mark.parametrize("format", ["nvfp4", "q2_g64_fp16", "t2_g128_fp16", "gguf_q4_k", "gguf_iq1_s"])

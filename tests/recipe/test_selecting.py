@@ -109,6 +109,28 @@ def test_depth_counts_logical_names(tmp_path: Path) -> None:
     assert formats(solve(tmp_path, text, [Parameter("l.0.a"), Parameter(long)]))[long] == "bf16"
 
 
+PLAIN = ["BF16", "F16", "F32", "F64"]
+INTEGERS = ["I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64"]
+DECODED = [
+    *("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ2_XXS", "IQ2_XS"),
+    *("IQ2_S", "IQ3_XXS", "IQ3_S", "IQ1_S", "IQ1_M", "IQ4_NL", "IQ4_XS", "TQ1_0", "TQ2_0", "Q1_0"),
+    *("NVFP4", "FP8_ROW", "FP8_TENSOR", "FP8_BLOCK", "MXFP4", "MXFP8", "INT4_PACKED", "INT8", "GPTQ", "AWQ"),
+]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "admitted"),
+    [("floating", [*PLAIN, *DECODED]), ("integer", INTEGERS), ("encoded", DECODED)]
+    + [(name, [name]) for name in [*PLAIN, *INTEGERS, "BOOL", *DECODED]],
+)
+def test_a_dtype_is_a_stored_type_or_a_class_of_them(tmp_path: Path, dtype: str, admitted: list[str]) -> None:
+    parameters = [Parameter(name, (256, 256), name) for name in [*PLAIN, *INTEGERS, "BOOL", *DECODED]]
+    text = "schema = 1\n[[assign]]\nselect = '*'\nformat = 'fp32'\n"
+    text += f"[[assign]]\nselect = '*'\nwhere.dtype = '{dtype}'\nnon_finite = 'keep'\n"
+    decisions = solve(tmp_path, text, parameters).decisions
+    assert [name for name, (piece,) in decisions.items() if piece.non_finite == "keep"] == admitted
+
+
 def test_a_list_selects_all_that_any_of_its_globs_matches(tmp_path: Path) -> None:
     assert touched(tmp_path, "select = ['w.*', 'bank', '*.2']") == {"w.2", "w.10", "bank"}
 

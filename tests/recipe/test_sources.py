@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from ninfer_convert.errors import Problem
 
 SOURCES = '[sources]\nquantized = "the codes"\nother = "unused"\n'
-Q8 = {"stored": "Q8_0", "exact": ("gguf_q8_0", "q8_g32_fp16")}
 
 STORED: Mapping[str | None, Mapping[str, Parameter]] = {
     None: {name: Parameter(name) for name in ("a", "b", "l.0.w", "l.1.w")} | {"t": Parameter("t", (64, 256))},
@@ -202,6 +201,16 @@ def test_a_misfit_names_rule_shape_and_way_out(tmp_path: Path) -> None:
         assert number in problem.message
         assert rule in problem.message
         assert 'say misfit = "bf16" (or another format) for it, or choose another format' in problem.message
+
+
+def test_blocks_fit_rows_of_whole_blocks_alone(tmp_path: Path) -> None:
+    """Only a group's own shape can cut them."""
+    text = assign("'*'", "format = 'gguf_q8_0'") + "[[group]]\nselect = '*'\nshape = [16, 16]\n"
+    (problem,) = misfits(tmp_path, text, Parameter("a", (4, 64), "Q8_0", ("gguf_q8_0",)))
+    assert placed([problem]) == [("misfit", 7, 10)]
+    assert problem.message.startswith("a: ")
+    assert "32" in problem.message
+    assert 'say misfit = "bf16"' in problem.message
 
 
 def test_misfit_applies_to_just_those_and_is_counted(tmp_path: Path) -> None:
