@@ -317,7 +317,7 @@ def data_problem(folder: Path, members: Mapping[str, Member], quantization: Mapp
 
 @pytest.mark.parametrize(
     ("zeros", "says"),
-    [((0x77777778,), "7, 8"), ((0x66666666,), "6"), ((0x76543210,), "0, 1, 2, 3, ...")],
+    [((0x77777778,), "7, 8"), ((0x66666666,), "6"), ((-0x66666667,), "9"), ((0x76543210,), "0, 1, 2, 3, ...")],
 )
 def test_zero_points_that_neither_version_stores(tmp_path: Path, zeros: Sequence[int], says: str) -> None:
     """v1 and v2 cannot be told apart from the config (encoded-sources.md 8.1)."""

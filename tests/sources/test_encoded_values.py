@@ -341,6 +341,31 @@ def test_gptq(
     assert np.array_equal(middle_row, expected[n // 2])
 
 
+@pytest.mark.parametrize(("n", "k"), [(2048, 16), (64, 8 * 4100)])
+def test_a_few_rows_of_a_transposed_weight(tmp_path: Path, n: int, k: int) -> None:
+    """Long pieces of few stored rows are read one by one, short ones of many with what lies between."""
+    rng = np.random.default_rng(3)
+    members = {
+        "qweight": tensor(rng.integers(-(2**31), 2**31, (k // 8, n), np.int32)),
+        "scales": tensor(rng.integers(1, 0x7C00, (k // 8, n), np.uint16).view(np.float16)),
+    }
+    source = weight(tmp_path, members, {"quant_method": "gptq", "bits": 4, "group_size": 8})
+    whole = values(source)
+    assert whole.shape == (n, k)
+    for begin, end in ((0, n), (1, 2), (n // 3, n - 1), (n - 2, n)):
+        part = source.values(begin * k, end * k).array.view(np.uint32)
+        assert np.array_equal(part, whole[begin:end].reshape(-1))
+    shown = slice(5, 6)
+    expected = oracle.gptq(
+        np.frombuffer(members["qweight"][2], np.uint32).reshape(k // 8, n)[:, shown],
+        4,
+        np.frombuffer(members["scales"][2], np.uint16).reshape(k // 8, n)[:, shown],
+        lambda column: column // 8,
+        8,
+    )
+    assert np.array_equal(whole[shown], expected)
+
+
 @given(SEEDS, st.integers(1, 40), st.integers(1, 3), st.integers(1, 20))
 def test_awq(tmp_path_factory: pytest.TempPathFactory, seed: int, k: int, eights: int, group: int) -> None:
     rng = np.random.default_rng(seed)
