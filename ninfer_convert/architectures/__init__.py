@@ -35,21 +35,27 @@ def choose(name: str, checkpoint: Checkpoint, config: Mapping[str, Any] | None) 
     """
     classes = _classes(config)
     if name == AUTO:
-        automatic = [each for each in ARCHITECTURES.values() if each.automatic and checkpoint.kind == "safetensors"]
+        automatic = [each for each in ARCHITECTURES.values() if each.automatic and _reads(each, checkpoint)]
         return next((each for each in automatic if _means(each, classes)), GENERIC)
     if name not in ARCHITECTURES:
         raise RecipeError(Problem("unknown-architecture", unknown("architecture", name, (AUTO, *ARCHITECTURES))))
     chosen = ARCHITECTURES[name]
     if not chosen.classes:
         return chosen
-    if checkpoint.kind != "safetensors":
-        message = f'is a GGUF file, and {name} is read from safetensors only; architecture = "generic" converts it'
+    if not _reads(chosen, checkpoint):
+        kinds = f"safetensors and GGUFs of {', '.join(chosen.gguf)}" if chosen.gguf else "safetensors only"
+        found = printable(str(checkpoint.metadata.get("general.architecture")))
+        message = f'is a GGUF of {found}, and {name} is read from {kinds}; architecture = "generic" converts it'
         raise SourceError(Problem("other-architecture", message, path=checkpoint.shown))
     if not _means(chosen, classes):
         found = f"names {', '.join(map(printable, classes))}" if classes else "names none"
         message = f"architectures {found}, but {name} is one of {', '.join(chosen.classes)}"
         raise SourceError(Problem("other-architecture", message, path=checkpoint.shown_beside("config.json")))
     return chosen
+
+
+def _reads(architecture: Architecture, checkpoint: Checkpoint) -> bool:
+    return checkpoint.kind == "safetensors" or checkpoint.metadata.get("general.architecture") in architecture.gguf
 
 
 def _classes(config: Mapping[str, Any] | None) -> list[str]:

@@ -153,7 +153,8 @@ Build = Callable[["Checkpoint", "Mapping[str, Any] | None", "Mapping[str, Source
 class Architecture:
     """One way to see a checkpoint, see `architectures.ARCHITECTURES`.
 
-    `classes` are the names in config.json's `architectures` that mean it; `components` what it can make an artifact of.
+    `classes` are the names in config.json's `architectures` that mean it, `gguf` those in a GGUF's
+    `general.architecture` that it reads beside such a config; `components` what it can make an artifact of.
     `automatic`: a checkpoint of these classes takes it unasked; not so where no engine binds its artifacts yet, and the
     generic one, which takes any tensors, serves a user better. `renames`: its names are those of the tensors, which a
     recipe may change.
@@ -162,6 +163,7 @@ class Architecture:
     name: str
     make: Build
     classes: tuple[str, ...] = ()
+    gguf: tuple[str, ...] = ()
     components: tuple[str, ...] = ("text",)
     automatic: bool = True
     renames: bool = False

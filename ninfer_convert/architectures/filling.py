@@ -78,7 +78,8 @@ def fill(
 
 def tied_head(name: str, tied: bool) -> str | None:
     """Why a head's own tensor is passed by where the embedding is its weight too."""
-    return "the head reads the embedding (tie_word_embeddings)" if tied and name == "lm_head.weight" else None
+    own = name in ("lm_head.weight", "output.weight")
+    return "the head reads the embedding (tie_word_embeddings)" if tied and own else None
 
 
 def _note(reason: str, names: Sequence[str]) -> str:

@@ -97,6 +97,8 @@ def _place(rule: Rule | None) -> str:
 def _totals(plan: Plan, summary: Summary, running: Running, memory: int) -> Iterator[tuple[str, str]]:
     resolution = plan.resolution
     yield "recipe", f"{plan.recipe.name}, architecture {plan.model.architecture}"
+    if plan.model.unbindable:
+        yield "engine", plan.model.unbindable
     yield "weights", f"{summary.elements:,} in {render.plural(len(plan.directory.bindings), 'parameter')}"
     yield "size", f"{render.size(plan.source_bytes)} -> {render.size(summary.artifact_bytes)}"
     yield "bits per weight", f"{summary.stored_bits:.3f} stored, {summary.nominal_bits:.3f} nominal"
@@ -146,6 +148,7 @@ def _document(plan: Plan, summary: Summary, files: list[tuple[str, int]], memory
         "input": plan.checkpoint.shown,
         "recipe": plan.recipe.name,
         "architecture": plan.model.architecture,
+        "unbindable": plan.model.unbindable,
         "parameters": [
             {
                 "name": piece.parameter,

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from ninfer_convert.container import AUXILIARIES
 from ninfer_convert.errors import NumericError, Problem, printable, unknown
 from ninfer_convert.formats import get_format
+from ninfer_convert.methods.import_encoded import IMPORT_ENCODED
 
 if TYPE_CHECKING:
     from ninfer_convert.pipeline.planned import Plan
-    from ninfer_convert.recipe import Resolution, Use
-    from ninfer_convert.values import Shape
+    from ninfer_convert.recipe import Piece, Resolution, Use
+    from ninfer_convert.values import Shape, Source
 
 
 def bad_auxiliaries(resolution: Resolution, shapes: Mapping[str, Shape]) -> Iterator[Problem]:
@@ -26,6 +27,38 @@ def bad_auxiliaries(resolution: Resolution, shapes: Mapping[str, Shape]) -> Iter
                     yield use.rule.problem("bad-auxiliary", message, use.parameter)
                 else:
                     yield Problem("bad-auxiliary", message, tensor=use.parameter)
+
+
+def input_columns(
+    resolution: Resolution, sources: Mapping[tuple[str, int], Source]
+) -> tuple[dict[str, tuple[int, ...]], list[Problem]]:
+    """For each parameter whose stored columns stand in another order than its own: where each belongs (qwen35.md 8.3).
+
+    `sources` are what each piece, by name and number, is read from. A problem for one of which pieces differ in it, as
+    a use could not tell.
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    problems = []
+    for name, pieces in resolution.decisions.items():
+        orders = {_order(piece, sources[name, number]) for number, piece in enumerate(pieces)}
+        if len(orders) > 1:
+            message = f"{name}: columns stand otherwise in the pieces that are imported; import all of it, or none"
+            rule = next(piece.rule for piece in pieces if piece.rule)
+            problems.append(rule.problem("cut-columns", message, name))
+        elif order := orders.pop():
+            found[name] = order
+    found |= {alias.name: found[alias.target] for alias in resolution.shares if alias.target in found}
+    return found, problems
+
+
+def _order(piece: Piece, source: Source) -> tuple[int, ...]:
+    """The own column of each stored one; () where they are the same."""
+    encoding = source.encoding if piece.method is IMPORT_ENCODED else None
+    if encoding is None or not encoding.columns:
+        return ()
+    stored = [column for begin, end in encoding.columns for column in range(begin, end)]
+    own = sorted(range(len(stored)), key=stored.__getitem__)
+    return tuple(own)
 
 
 def _fault(use: Use, role: str, value: str | float, resolution: Resolution, shapes: Mapping[str, Shape]) -> str | None:

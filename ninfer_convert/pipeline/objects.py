@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 Objects = tuple[PlannedTensor | PlannedBytes, ...]
 
+COLUMNS = "input_columns"
+"""The auxiliary that tells how columns stand."""
+
 
 @dataclass(frozen=True)
 class Placed:
@@ -41,11 +44,12 @@ def place(
     sources: Mapping[tuple[str, int], Source],
     resolution: Resolution,
     importance: Mapping[tuple[str, int], NDArray[np.float64]],
+    columns: Mapping[str, Sequence[int]],
 ) -> Placed:
     """Resources first, then parents, then the other parameters in the order of the decisions, then auxiliaries.
 
-    `sources` are what each piece of a parameter, by name and number, is a region of. The pieces of a cut parameter are
-    consecutive objects.
+    `sources` are what each piece of a parameter, by name and number, is a region of; `columns` what uses must be told
+    of parameters whose columns stand in another order. The pieces of a cut parameter are consecutive objects.
     """
     payload = _Payload(sources, resolution.decisions, importance)
     for resource in resources:
@@ -69,19 +73,16 @@ def place(
             bindings[name] = _bind(sources[name, 0], [(record, 0, record.elements) for record in records])
     bindings = {name: bindings[name] for name in resolution.decisions}
     bindings |= {alias.name: bindings[alias.target] for alias in resolution.shares}
-    uses = tuple(
-        Use(
-            use.parameter,
-            use.input,
-            use.activation_policy,
-            {
-                role: bindings[value] if isinstance(value, str) else Binding(payload.add_scalar(value, role))
-                for role, value in use.auxiliaries.items()
-            },
-        )
-        for use in resolution.uses
-    )
-    return Placed(tuple(payload.objects), bindings, uses)
+    uses = []
+    for use in resolution.uses:
+        auxiliaries = {
+            role: bindings[value] if isinstance(value, str) else Binding(payload.add_scalar(value, role))
+            for role, value in use.auxiliaries.items()
+        }
+        if use.parameter in columns and COLUMNS not in auxiliaries:
+            auxiliaries[COLUMNS] = Binding(payload.add_columns(columns[use.parameter]))
+        uses.append(Use(use.parameter, use.input, use.activation_policy, auxiliaries))
+    return Placed(tuple(payload.objects), bindings, tuple(uses))
 
 
 def _bind(source: Source, parts: Sequence[tuple[TensorObject, int, int]]) -> Binding:
@@ -103,6 +104,8 @@ class _Payload:
     end: int = 0
     weights: int = 0
     auxiliaries: int = 0
+    orders: dict[bytes, str] = field(default_factory=dict)
+    """Ids of the auxiliaries that are orders of columns, by their content."""
 
     def add_resource(self, resource: Resource) -> None:
         id = f"resource/{resource.component}/{resource.role}"
@@ -111,12 +114,22 @@ class _Payload:
 
     def add_scalar(self, value: float, role: str) -> str:
         """A binary32 auxiliary of its own; returns its id."""
+        return self._add_auxiliary(role, Tensor(get_format("fp32"), ()), struct.pack("<f", value))
+
+    def add_columns(self, columns: Sequence[int]) -> str:
+        """The order of columns as an auxiliary, one for all that have the same; returns its id."""
+        content = struct.pack(f"<{len(columns)}i", *columns)
+        if content not in self.orders:
+            self.orders[content] = self._add_auxiliary(COLUMNS, Tensor(get_format("int32"), (len(columns),)), content)
+        return self.orders[content]
+
+    def _add_auxiliary(self, role: str, tensor: Tensor, content: bytes) -> str:
         id = f"auxiliary/{self.auxiliaries:06d}"
         self.auxiliaries += 1
-        tensor = Tensor(get_format("fp32"), ())
-        layout = usual_layout("fp32")
-        record = TensorObject(id, (), tensor.format.name, layout.name, self._aligned(), layout.size(tensor))
-        self._add(PlannedBytes(record, struct.pack("<f", value), {"auxiliary": role}))
+        format = tensor.format.name
+        layout = usual_layout(format)
+        record = TensorObject(id, tensor.shape, format, layout.name, self._aligned(), layout.size(tensor))
+        self._add(PlannedBytes(record, content, {"auxiliary": role}))
         return id
 
     def add_tensor(self, tensor: Tensor, layout_name: str, pieces: Sequence[tuple[str, int]]) -> TensorObject:

@@ -11,7 +11,7 @@ from ninfer_convert.container import Directory
 from ninfer_convert.errors import Problem, RecipeError, SourceError
 from ninfer_convert.formats import get_format
 from ninfer_convert.pipeline import provenance
-from ninfer_convert.pipeline.auxiliaries import bad_auxiliaries
+from ninfer_convert.pipeline.auxiliaries import bad_auxiliaries, input_columns
 from ninfer_convert.pipeline.engine import stored, unbound
 from ninfer_convert.pipeline.importance import find_importance
 from ninfer_convert.pipeline.inputs import BASE, Inputs, open_input, request
@@ -60,15 +60,17 @@ def make_plan(input: str, recipe: str, shaping: Shaping) -> Plan:
     sources = _sources(model, resolution, inputs)
     shapes = {name: source.shape for (name, _), source in sources.items()}
     shapes |= {alias.name: shapes[alias.target] for alias in resolution.shares}
+    columns, bad_columns = input_columns(resolution, sources)
     if problems := [
         *unbound(model, resolution, shapes),
         *_refusals(sources, resolution),
         *bad_auxiliaries(resolution, shapes),
+        *bad_columns,
     ]:
         raise RecipeError(problems)
     known = {parameter.name: parameter.importance for parameter in model.parameters}
     importance = find_importance(resolution.decisions, shapes, known, inputs)
-    placed = place(model.resources, sources, resolution, importance.vectors)
+    placed = place(model.resources, sources, resolution, importance.vectors, columns)
     directory = Directory(
         components=_components(model, placed.objects),
         objects=tuple(planned.record for planned in placed.objects),

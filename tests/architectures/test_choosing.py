@@ -90,7 +90,7 @@ def test_logical_names_are_not_made_of_a_gguf(tmp_path: Path) -> None:
     write_files(tmp_path, {"config.json": {"architectures": ["LlamaForCausalLM"]}})
     checkpoint = open_checkpoint(file)
     assert choose("auto", checkpoint, read_config(checkpoint)).name == "generic"
-    message = 'is a GGUF file, and llama is read from safetensors only; architecture = "generic" converts it'
+    message = 'is a GGUF of llama, and llama is read from safetensors only; architecture = "generic" converts it'
     assert refusal(Path(file), "llama") == [("other-architecture", message)]
 
 

@@ -178,13 +178,15 @@ def test_a_ggufs_blocks_keep_their_columns_and_say_how_they_stand() -> None:
     source = Numbered((4, 8), "Q8_0", ("gguf_q8_0", "q8_g32_fp16"), "gguf_q8_0")
     view = views.gather_columns(source, ((4, 8), (0, 4)))
     assert (view.exact, view.identical, view.nbytes) == (("gguf_q8_0",), "gguf_q8_0", 128)
-    assert view.encoding == Encoding(columns=((4, 8), (0, 4)))
+    assert view.encoding is not None
+    assert (view.encoding.columns, view.encoding.details) == (((4, 8), (0, 4)), "columns in an order of their own")
+    assert "only a gguf_* format" in view.encoding.unfit
     assert view.words("gguf_q8_0", 1, 3).codes[:, 0].tolist() == [1, 2]
     assert [origin.selection for origin in view.origins] == ["columns 4:8+0:4"]
     with pytest.raises(SourceError, match="holds no words of q8_g32_fp16"):
         view.words("q8_g32_fp16", 0, 1)
     rows = views.take_rows(view, 1, 3)
-    assert rows.encoding == Encoding(columns=((4, 8), (0, 4)))
+    assert rows.encoding == view.encoding
     assert rows.values(0, 8).array.tolist() == [12, 13, 14, 15, 8, 9, 10, 11]
 
 

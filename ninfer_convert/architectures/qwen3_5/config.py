@@ -130,7 +130,7 @@ def _layer_types(raw: Members, layers: int) -> list[str]:
     types = raw.get("layer_types")
     if types is None:
         interval = raw.size("full_attention_interval", 4)
-        return [FULL if interval and (layer + 1) % interval == 0 else LINEAR for layer in range(layers)]
+        return interleaved(interval, layers) if interval else []
     if (
         isinstance(types, list)
         and len(types) == (layers or len(types))
@@ -139,6 +139,11 @@ def _layer_types(raw: Members, layers: int) -> list[str]:
         return types
     raw.wrong("layer_types", types, f"{FULL} or {LINEAR} for each of {layers} layers")
     return []
+
+
+def interleaved(interval: int, layers: int) -> list[str]:
+    """Types of layers of which every `interval`-th is of full attention."""
+    return [LINEAR if (layer + 1) % interval else FULL for layer in range(layers)]
 
 
 def _rope(raw: Members) -> dict[str, Any]:

@@ -5,7 +5,7 @@ Sizes bear the fact sheet's symbols (0): heads in lower case, widths of their pr
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -92,22 +92,31 @@ class Sizes:
         return 2 * self.KG + self.VG
 
 
-def places(config: TextConfig, tensors: Collection[str]) -> Iterator[Placed]:
-    """Every block of the text component where it stands; `tensors` are the names that the checkpoint holds.
+ExpertRows = Callable[[Sizes, int], Iterable[Row]]
+"""The rows of one expert, by its number."""
 
-    They decide layer by layer whether its experts are banks.
+
+def places(config: TextConfig, expert_rows: Callable[[str], ExpertRows]) -> Iterator[Placed]:
+    """Every block of the text component where it stands.
+
+    `expert_rows` gives those of the layer whose tensors' names begin as told.
     """
     sizes = Sizes.of(config)
     yield Placed(_globals(sizes, config), "text/", "")
-    layers: dict[tuple[str, bool], Block] = {}
+    layers: dict[tuple[str, ExpertRows], Block] = {}
     for number, kind in enumerate(config.layer_types):
         before = f"{config.prefix}layers.{number}."
-        fused = any(before + tensor in tensors for tensor in FUSED_EXPERTS)
-        if (kind, fused) not in layers:
-            feed_forward = _experts(sizes, fused) if config.moe else _dense(sizes)
+        rows = expert_rows(before)
+        if (kind, rows) not in layers:
+            feed_forward = _experts(sizes, rows) if config.moe else _dense(sizes)
             mixer = _attention(sizes) if kind == FULL else _linear(sizes)
-            layers[kind, fused] = _layer(sizes, mixer, feed_forward)
-        yield Placed(layers[kind, fused], f"text/layers/{number}/", before, f"blk.{number}.")
+            layers[kind, rows] = _layer(sizes, mixer, feed_forward)
+        yield Placed(layers[kind, rows], f"text/layers/{number}/", before, f"blk.{number}.")
+
+
+def stored_experts(tensors: Collection[str], before: str) -> ExpertRows:
+    """How a layer of a checkpoint with these tensors keeps its experts: as banks, or each as tensors of its own."""
+    return _banked if any(before + tensor in tensors for tensor in FUSED_EXPERTS) else _separate
 
 
 def _globals(s: Sizes, config: TextConfig) -> Block:
@@ -176,7 +185,7 @@ def _linear(s: Sizes) -> Block:
                 (s.H, s.VG),
                 "gdn/gated_output",
                 "ssm_out.weight",
-                columns=_grouped(s),
+                columns=grouped(s, s.dv),
             ),
         ),
         (
@@ -199,7 +208,7 @@ def _dense(s: Sizes) -> Block:
     )
 
 
-def _experts(s: Sizes, fused: bool) -> Block:
+def _experts(s: Sizes, expert_rows: ExpertRows) -> Block:
     router = ("mlp.gate.weight", (s.E, s.H), "ffn_input", "ffn_gate_inp.weight")
     score = ("mlp.shared_expert_gate.weight", (1, s.H), "ffn_input", "ffn_gate_inp_shexp.weight")
     shared = "mlp.shared_expert"
@@ -208,7 +217,7 @@ def _experts(s: Sizes, fused: bool) -> Block:
         (
             Row("moe/router", *router, locked=BF16_ONLY),
             Row("moe/shared_score", *score, locked=BF16_ONLY),
-            *(row for expert in experts for row in (_banked if fused else _separate)(s, expert)),
+            *(row for expert in experts for row in expert_rows(s, expert)),
             Row("moe/shared/gate", f"{shared}.gate_proj.weight", (s.Fs, s.H), "ffn_input", "ffn_gate_shexp.weight"),
             Row("moe/shared/up", f"{shared}.up_proj.weight", (s.Fs, s.H), "ffn_input", "ffn_up_shexp.weight"),
             Row(
@@ -230,7 +239,7 @@ def _experts(s: Sizes, fused: bool) -> Block:
 
 def _separate(s: Sizes, expert: int) -> Iterator[Row]:
     """An expert's projections where each is a tensor."""
-    for name, (shape, input) in _expert_parts(s, expert).items():
+    for name, (shape, input) in expert_parts(s, expert).items():
         tensor = f"mlp.experts.{expert}.{name}_proj.weight"
         yield Row(f"moe/experts/{expert}/{name}", tensor, shape, input, f"ffn_{name}_exps.weight", expert=expert)
 
@@ -243,13 +252,13 @@ def _banked(s: Sizes, expert: int) -> Iterator[Row]:
         "up": (gate_up, (s.E, 2 * s.Fe, s.H), (2 * expert + 1) * s.Fe),
         "down": (down, (s.E, s.H, s.Fe), expert * s.H),
     }
-    for name, ((rows, _), input) in _expert_parts(s, expert).items():
+    for name, ((rows, _), input) in expert_parts(s, expert).items():
         tensor, shape, begin = banks[name]
-        view = partial(_folded_rows, begin=begin, end=begin + rows)
+        view = partial(folded_rows, begin=begin, end=begin + rows)
         yield Row(f"moe/experts/{expert}/{name}", tensor, shape, input, f"ffn_{name}_exps.weight", view, expert=expert)
 
 
-def _expert_parts(s: Sizes, expert: int) -> dict[str, tuple[tuple[int, int], str]]:
+def expert_parts(s: Sizes, expert: int) -> dict[str, tuple[tuple[int, int], str]]:
     """Shape and input of an expert's projections, in declaration order."""
     return {
         "gate": ((s.Fe, s.H), "ffn_input"),
@@ -274,19 +283,19 @@ def _taps(source: Source) -> Source:
     return transpose(reshape(source, (channels, taps)))
 
 
-def _folded_rows(source: Source, begin: int, end: int) -> Source:
+def folded_rows(source: Source, begin: int, end: int) -> Source:
     """Rows of a bank [E, N, K] folded to [E N, K]."""
     *leading, columns = source.shape
     return take_rows(reshape(source, (prod(leading), columns)), begin, end)
 
 
-def _grouped(s: Sizes) -> Runs:
-    """llama.cpp's value heads in Hugging Face's order, as runs of their columns (qwen35.md 8.3).
+def grouped(s: Sizes, width: int) -> Runs:
+    """llama.cpp's value heads in Hugging Face's order, as runs of `width` rows or columns each (qwen35.md 8.3).
 
-    Hugging Face has the heads that share a key head side by side, llama.cpp has them `nk` apart.
+    Hugging Face has the heads that share a key head side by side, llama.cpp has them `nk` apart. () where both agree.
     """
     shared = s.nv // s.nk
     if shared == 1:
         return ()
     tiled = (head % shared * s.nk + head // shared for head in range(s.nv))
-    return tuple((position * s.dv, (position + 1) * s.dv) for position in tiled)
+    return tuple((position * width, (position + 1) * width) for position in tiled)

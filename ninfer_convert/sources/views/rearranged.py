@@ -155,7 +155,10 @@ class _Columns(View):
 
     @property
     def encoding(self) -> Encoding | None:
-        return Encoding(columns=self.runs) if self.exact else super().encoding
+        if not self.exact:
+            return super().encoding
+        unfit = "its columns stand in another order, which only a gguf_* format can be told"
+        return Encoding("columns in an order of their own", unfit, columns=self.runs)
 
     @cached_property
     def _order(self) -> NDArray[np.int64]:
