@@ -121,6 +121,10 @@ def test_what_the_architecture_makes_of_itself_is_said(tmp_path: Path) -> None:
     shown = ok("plan", "model", "-r", "bf16", cwd=tmp_path).stdout
     assert re.search(r"group +\d+ objects of \d+ parameters \(architecture\)", shown)
     assert re.search(r"use +\d+ inputs, A16Only \(architecture\)", shown)
+    assert (
+        "  locked           6 parameters that a wildcard passed by\n"
+        in ok("plan", "model", "-r", "q4", cwd=tmp_path).stdout
+    )
     plan = ok("plan", "model", "-r", "bf16", "--json", cwd=tmp_path).result
     assert {group["rule"] for group in plan["groups"]} == {use["rule"] for use in plan["uses"]} == {None}
 

@@ -177,7 +177,7 @@ def test_a_checkpoint_may_take_the_values_of_a_gguf_and_the_other_way_round(tmp_
 
 
 @pytest.mark.parametrize("format", ["bf16", "q5_g64_fp16", "fp8_e4m3fn_row_bf16"])
-@pytest.mark.parametrize("shape", [(130, 70), (3, 130, 70)])
+@pytest.mark.parametrize("shape", [(130, 70), (3, 130, 70), (2, 64, 64)])
 def test_transposed_storage_gives_the_bytes_of_the_transposed_array(
     tmp_path: Path, format: str, shape: tuple[int, ...]
 ) -> None:
