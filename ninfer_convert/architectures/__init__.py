@@ -33,10 +33,9 @@ def choose(name: str, checkpoint: Checkpoint, config: Mapping[str, Any] | None) 
     `config` is config.json's object, None where there is none. Raises RecipeError for a name that is not known,
     SourceError where the checkpoint is not of the architecture that is named.
     """
-    classes = _classes(config)
     if name == AUTO:
-        automatic = [each for each in ARCHITECTURES.values() if each.automatic and _reads(each, checkpoint)]
-        return next((each for each in automatic if _means(each, classes)), GENERIC)
+        known = naming(checkpoint, config)
+        return known if known is not None and known.automatic else GENERIC
     if name not in ARCHITECTURES:
         raise RecipeError(Problem("unknown-architecture", unknown("architecture", name, (AUTO, *ARCHITECTURES))))
     chosen = ARCHITECTURES[name]
@@ -47,11 +46,19 @@ def choose(name: str, checkpoint: Checkpoint, config: Mapping[str, Any] | None) 
         found = printable(str(checkpoint.metadata.get("general.architecture")))
         message = f'is a GGUF of {found}, and {name} is read from {kinds}; architecture = "generic" converts it'
         raise SourceError(Problem("other-architecture", message, path=checkpoint.shown))
+    classes = _classes(config)
     if not _means(chosen, classes):
         found = f"names {', '.join(map(printable, classes))}" if classes else "names none"
         message = f"architectures {found}, but {name} is one of {', '.join(chosen.classes)}"
         raise SourceError(Problem("other-architecture", message, path=checkpoint.shown_beside("config.json")))
     return chosen
+
+
+def naming(checkpoint: Checkpoint, config: Mapping[str, Any] | None) -> Architecture | None:
+    """The architecture that has logical names for the checkpoint's tensors, None where none has."""
+    classes = _classes(config)
+    found = (each for each in ARCHITECTURES.values() if _means(each, classes) and _reads(each, checkpoint))
+    return next(found, None)
 
 
 def _reads(architecture: Architecture, checkpoint: Checkpoint) -> bool:
@@ -78,4 +85,5 @@ __all__ = [
     "Resource",
     "Stored",
     "choose",
+    "naming",
 ]

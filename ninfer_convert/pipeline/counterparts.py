@@ -1,7 +1,8 @@
 """What a parameter of an artifact is held against: the parameter of another artifact, or a tensor of a checkpoint.
 
-Names under `[[rename]]`, groups and encodings of several tensors are found by what the provenance recorded; a
-checkpoint that is not the one the artifact was made from is met by name.
+Logical names are met by those that their architecture gives the checkpoint. Names under `[[rename]]`, groups and
+encodings of several tensors are found by what the provenance recorded; a checkpoint that is not the one the artifact
+was made from is met by name.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from ninfer_convert.architectures import Request, naming
 from ninfer_convert.errors import SourceError
 from ninfer_convert.formats.stored import stored_type
 from ninfer_convert.kernels.cast import floats_to_f32
@@ -75,31 +77,46 @@ class Pairing:
 def pair(artifact: OpenArtifact, other: OpenArtifact | Checkpoint) -> Pairing:
     """Find the counterpart of every parameter; no weight is read.
 
-    Raises SourceError where a checkpoint's config cannot be read.
+    Raises SourceError where a checkpoint's config cannot be read, or is not that of its tensors.
     """
     skipped = _skipped(artifact.directory)
     names: Mapping[str, str]
     counterparts: Mapping[str, Counterpart]
+    logical: Mapping[str, Counterpart] = {}
     if isinstance(other, OpenArtifact):
         skipped |= _skipped(other.directory)
         names = {name: name for name in other}
         counterparts = dict(other)
         unread: tuple[str, ...] = ()
     else:
-        classification = classify(other, read_config(other))
+        config = read_config(other)
+        classification = classify(other, config)
         unread = tuple(module.parameter for module in classification.modules if module.source is None)
         sources = {name: source for name, source in classification.sources.items() if name not in unread}
         counterparts = {name: _Tensor(source) for name, source in sources.items()}
         owners = {origin.tensor: name for name, source in sources.items() for origin in source.origins}
         names = by_provenance(artifact.directory, owners)
-    pairs = [(artifact[name], counterparts[names[name]]) for name in artifact if name in names]
+        logical = _logical(artifact, other, config, sources)
+    found = {**{name: counterparts[own] for name, own in names.items()}, **logical}
+    pairs = [(artifact[name], found[name]) for name in artifact if name in found]
     met = {counterpart.name for _, counterpart in pairs}
     return Pairing(
         tuple(pairs),
-        tuple(name for name in artifact if name not in names and name not in skipped),
+        tuple(name for name in artifact if name not in found and name not in skipped),
         tuple(name for name in (*counterparts, *unread) if name not in met and name not in skipped),
         skipped,
     )
+
+
+def _logical(
+    artifact: OpenArtifact, checkpoint: Checkpoint, config: Mapping[str, Any] | None, sources: Mapping[str, Source]
+) -> dict[str, Counterpart]:
+    """What an architecture sees in a checkpoint under the names of an artifact that it named too."""
+    architecture = naming(checkpoint, config)
+    if architecture is None or not any(name.startswith(f"{architecture.components[0]}/") for name in artifact):
+        return {}
+    model = architecture.build(checkpoint, config, sources, Request(main=config))
+    return {parameter.name: _Tensor(parameter.source) for parameter in model.parameters}
 
 
 @dataclass(frozen=True)

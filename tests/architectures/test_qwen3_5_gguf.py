@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from ninfer_convert import convert
+from ninfer_convert import compare, convert
 from ninfer_convert.architectures import Request
 from ninfer_convert.errors import RecipeError, SourceError
 from tests.architectures import llama_cpp, small
@@ -210,3 +210,13 @@ def test_it_may_give_parts_beside_another_checkpoint(tmp_path: Path) -> None:
     model = build(tmp_path / "m.gguf", "qwen3_5", Request(main=small.config(kind)))
     assert len(model.parameters) == 59
     assert model.resources == ()
+
+
+def test_its_artifact_is_compared_word_for_word(tmp_path: Path) -> None:
+    write(tmp_path, KINDS["experts"], blocks=True)
+    convert(tmp_path / "m.gguf", "gguf", tmp_path / "a.ninfer")
+    found = compare(tmp_path / "a.ninfer", tmp_path / "m.gguf")
+    assert (found.only_in_a, found.only_in_b, found.shapes) == ((), (), ())
+    identical = {parameter.name for parameter in found.parameters if parameter.identical}
+    assert {"text/layers/0/gdn/output", "text/layers/0/gdn/value", "text/layers/1/moe/experts/2/up"} <= identical
+    assert found.total.sqnr > 70

@@ -1,0 +1,47 @@
+"""Artifacts under logical names, held against the checkpoints that they were made from, and against each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ninfer_convert import compare, convert
+from tests.architectures import small
+
+
+@pytest.mark.parametrize("kind", ["dense", "experts of their own", "experts in banks"])
+def test_every_parameter_meets_its_part_of_the_checkpoint(tmp_path: Path, kind: str) -> None:
+    small.write(tmp_path, small.KINDS[kind])
+    convert(tmp_path, "bf16", tmp_path / "a.ninfer")
+    found = compare(tmp_path / "a.ninfer", tmp_path)
+    assert (found.only_in_a, found.only_in_b, found.shapes) == ((), (), ())
+    assert len(found.parameters) == (59 if kind == "dense" else 103)
+    assert found.total.max == 0
+
+
+def test_what_is_quantized_is_measured_part_by_part(tmp_path: Path) -> None:
+    small.write(tmp_path, small.KINDS["dense"])
+    convert(tmp_path, "q8", tmp_path / "a.ninfer")
+    found = compare(tmp_path / "a.ninfer", tmp_path)
+    errors = {parameter.name: parameter.metrics.max for parameter in found.parameters}
+    assert len(errors) == 59
+    assert 0 < errors["text/layers/1/attention/gate"] < 1
+    assert errors["text/final_norm"] == 0
+
+
+def test_what_was_passed_by_is_only_in_the_checkpoint(tmp_path: Path) -> None:
+    small.write(tmp_path, small.Kind(extra=("mtp.fc.weight",)))
+    convert(tmp_path, "bf16", tmp_path / "a.ninfer")
+    found = compare(tmp_path / "a.ninfer", tmp_path)
+    assert found.only_in_b == ()
+    assert found.skipped == {"mtp.fc.weight": "component mtp is not converted yet"}
+
+
+def test_a_generic_artifact_of_the_same_checkpoint_is_met_by_the_tensors_names(tmp_path: Path) -> None:
+    small.write(tmp_path, small.KINDS["dense"])
+    (tmp_path / "r.toml").write_text('schema = 1\narchitecture = "generic"\n')
+    convert(tmp_path, tmp_path / "r.toml", tmp_path / "a.ninfer")
+    found = compare(tmp_path / "a.ninfer", tmp_path)
+    assert (found.only_in_a, found.only_in_b) == ((), ())
+    assert found.total.max == 0
