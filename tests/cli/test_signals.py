@@ -31,10 +31,11 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def interruptible() -> Iterator[None]:
-    """A shell starts background jobs with SIGINT ignored, and children inherit that."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    """A shell starts background jobs with SIGINT ignored, nohup ignores SIGHUP, and children inherit that."""
+    before = {name: signal.signal(signal.Signals[name], signal.SIG_DFL) for name in STATUS}
     yield
-    signal.signal(signal.SIGINT, before)
+    for name, handler in before.items():
+        signal.signal(signal.Signals[name], handler)
 
 
 def begin(folder: Path, *options: str, **changes: str | None) -> subprocess.Popen[bytes]:
