@@ -90,6 +90,7 @@ def test_an_embedding_is_that_of_the_transformers_package(minilm: dict[str, Any]
     assert np.abs(embeddings[1] - minilm["embed"](model, [alone])[0]).max() < 1e-6
 
 
+@pytest.mark.slow
 def test_the_readme_tells_what_its_commands_measure(tmp_path: Path) -> None:
     (quality,) = re.findall(r"^## Quality$(.*?)^## ", (REPOSITORY / "README.md").read_text("utf-8"), re.DOTALL | re.M)
     (commands,) = re.findall(r"```sh\n(.*?)```", quality, re.DOTALL)
