@@ -64,6 +64,8 @@ def test_the_recipes_are_found(how: str, built: dict[str, Path], tmp_path: Path)
     assert Path(module).is_relative_to(REPOSITORY if how == "editable" else tmp_path)
     listed = run(programs / "ninfer-convert", "recipes", folder=tmp_path)
     assert all(name in listed for name in RECIPES)
+    extended = run(programs / "ninfer-convert", "recipes", "check", "qwen3_6_27b", folder=tmp_path)
+    assert "no faults" in extended
 
 
 def test_the_sdist_carries_what_its_tests_need(built: dict[str, Path], tmp_path: Path) -> None:

@@ -17,6 +17,10 @@ from ninfer_convert.recipe.schema import AUTO
 
 SUFFIX = ".toml"
 
+PARTS = "shared"
+"""Beside the built-in recipes, the folder of what several of them extend: no recipes to choose, but found by `extends`,
+so that a built-in one also works where it is copied to."""
+
 
 @dataclass(frozen=True)
 class Builtin:
@@ -73,7 +77,7 @@ def load_recipe(spec: str, overrides: Sequence[str] = ()) -> Recipe:
 
 def find_recipe(spec: str) -> Path:
     """An existing file, else the built-in of that name, with or without `.toml`; else RecipeError."""
-    found = _find(Path(spec))
+    found = _file(Path(spec)) or _builtin(spec, _folder())
     if found is None:
         raise RecipeError(Problem("unknown-recipe", _unknown(spec)))
     return found
@@ -97,7 +101,7 @@ def _chain(path: Path) -> Iterator[Document]:
         following = None
         if base is not None:
             seen.append(path)
-            following = _find(path.parent / base, base)
+            following = _file(path.parent / base) or _builtin(base, _folder(), _folder() / PARTS)
             fault = None
             if following is None:
                 fault = ("unknown-recipe", f"extends: {_unknown(base)}")
@@ -129,11 +133,14 @@ def _line_and_column(problem: Problem) -> tuple[int, int]:
     return problem.line or 0, problem.column or 0
 
 
-def _find(path: Path, name: str | None = None) -> Path | None:
-    if os.path.exists(path) and not os.path.isdir(path):
-        return path
-    builtin = _folder() / f"{(name or str(path)).removesuffix(SUFFIX)}{SUFFIX}"
-    return builtin if builtin.parent == _folder() and os.path.isfile(builtin) else None
+def _file(path: Path) -> Path | None:
+    return path if os.path.exists(path) and not os.path.isdir(path) else None
+
+
+def _builtin(name: str, *folders: Path) -> Path | None:
+    """What is called `name` under the built-in recipes, with or without `.toml`, directly in one of the folders."""
+    path = _folder() / f"{name.removesuffix(SUFFIX)}{SUFFIX}"
+    return path if path.parent in folders and os.path.isfile(path) else None
 
 
 def _folder() -> Path:

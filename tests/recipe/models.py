@@ -306,6 +306,53 @@ EXPERTS_GGUF = (
         ),
     ),
 )
+# A layer of each of several families, as far as it has names of its own.
+OTHERS = tensors(
+    "BF16",
+    embedding={
+        "model.language_model.embed_tokens_per_layer.weight": (262144, 8960),
+        "transformer.wte.weight": (50257, 768),
+        "gpt_neox.embed_in.weight": (50432, 2048),
+        "embed_out.weight": (50432, 2048),
+        "tok_embeddings.weight": (32000, 4096),
+        "shared.weight": (32128, 512),
+        "cls.predictions.decoder.weight": (30522, 768),
+    },
+    matrix={"gpt_neox.layers.0.mlp.dense_h_to_4h.weight": (8192, 2048)},
+    finer={
+        "transformer.h.0.attn.c_attn.weight": (768, 2304),
+        "transformer.h.0.mlp.c_proj.weight": (3072, 768),
+        "transformer.h.0.mlp.fc_out.weight": (4096, 16384),
+        "transformer.blocks.0.attn.Wqkv.weight": (12288, 4096),
+        "gpt_neox.layers.0.attention.query_key_value.weight": (6144, 2048),
+        "gpt_neox.layers.0.mlp.dense_4h_to_h.weight": (2048, 8192),
+        "layers.0.feed_forward.w2.weight": (4096, 14336),
+        "model.layers.0.block_sparse_moe.experts.0.w2.weight": (4096, 14336),
+        "model.layers.0.self_attn.kv_b_proj.weight": (32768, 512),
+        "model.layers.0.self_attn.qkv_proj.weight": (9216, 3072),
+        "model.layers.0.linear_attn.in_proj_qkvz.weight": (12288, 2048),
+    },
+    kept={
+        "transformer.wpe.weight": (1024, 768),
+        "model.decoder.embed_positions.weight": (2050, 768),
+        "model.visual.pos_embed.weight": (2304, 1152),
+        "model.layers.0.linear_attn.in_proj_ba.weight": (64, 2048),
+    },
+)
+OTHERS_GGUF = tensors(
+    "BF16",
+    embedding={"per_layer_token_embd.weight": (262144, 8960)},
+    matrix={"blk.0.ffn_up.weight": (5632, 2048)},
+    finer=layer(
+        "blk.0.",
+        {
+            "attn_kv_b.weight": (32768, 512),
+            "attn_v_b.weight": (16384, 512),
+            "ffn_down_shexp.weight": (2048, 512),
+        },
+    ),
+    kept={"blk.0.ssm_ba.weight": (64, 2048)},
+)
 
 
 def stacked(model: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -328,6 +375,8 @@ _MODELS: dict[str, tuple[Tensor, ...]] = {
     "bert, llama.cpp": BERT_GGUF,
     "experts": EXPERTS,
     "experts, llama.cpp": EXPERTS_GGUF,
+    "others": OTHERS,
+    "others, llama.cpp": OTHERS_GGUF,
 }
 
 MODELS = {name: stacked(model) for name, model in _MODELS.items()}

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from itertools import chain
 
 import pytest
 
 from ninfer_convert.formats.stored import STORED_TYPES
-from ninfer_convert.recipe import builtin_recipes, load_recipe, resolve
+from ninfer_convert.recipe import Subject, builtin_recipes, load_recipe, resolve
+from tests.architectures.facts import Facts, facts_27b, facts_35b
+from tests.oracle.globs import alternatives
 from tests.recipe.models import LAYERS, MODELS, Role, Tensor
 from tests.recipe.support import Parameter, formats
 
@@ -46,8 +51,9 @@ def expected(recipe: str, tensor: Tensor) -> str:
     return row.get(tensor.role, row["matrix"]) or STORED[tensor.stored]
 
 
-def test_every_builtin_has_its_row() -> None:
-    assert {builtin.name for builtin in builtin_recipes()} == set(TABLE)
+def test_every_builtin_for_all_architectures_has_its_row() -> None:
+    recipes = [load_recipe(builtin.name) for builtin in builtin_recipes()]
+    assert {recipe.name for recipe in recipes if recipe.architecture == "auto"} == set(TABLE)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -169,3 +175,46 @@ def test_q4_mixed_knows_the_logical_names_too() -> None:
         for layer in range(8)
         for number, part in enumerate(parts)
     }
+
+
+def logical(facts: Facts) -> list[Parameter]:
+    """The parameters of a known model, of its experts the first one."""
+    return [
+        Parameter(fact.name, fact.shape, direct=fact.direct, locked=None if fact.free else "bf16 only")
+        for fact in facts.parameters
+        if not re.search("experts/[1-9]", fact.name)
+    ]
+
+
+DENSE = logical(facts_27b())
+WITH_EXPERTS = logical(facts_35b(fused=True))
+LLAMA = [
+    *(Parameter(f"text/{name}") for name in ("token_embedding", "output_head")),
+    *(
+        Parameter(f"text/layers/{layer}/{name}")
+        for layer in range(16)
+        for name in ("attention/query", "attention/value", "mlp/down")
+    ),
+]
+ARCHITECTURES: Mapping[str, Mapping[str, Sequence[Subject]]] = {
+    "auto": {**MODELS, "llama": LLAMA, "qwen3_5": DENSE, "qwen3_5 with experts": WITH_EXPERTS},
+    "qwen3_5": {"qwen3_5": DENSE, "qwen3_5 with experts": WITH_EXPERTS},
+}
+"""Parameters of models by what a recipe says of the architecture."""
+
+
+@pytest.mark.parametrize("name", [builtin.name for builtin in builtin_recipes()])
+def test_nothing_that_a_recipe_selects_is_dead(name: str) -> None:
+    recipe = load_recipe(name)
+    names = set()
+    for model, subjects in ARCHITECTURES[recipe.architecture].items():
+        if recipe.architecture == "auto" or ("experts" in model) == ("a3b" in name):
+            resolve(recipe, subjects)
+            names |= {subject.name for subject in subjects}
+    selected = [table.select for table in recipe.assigns] + [table.select for table in recipe.separates]
+    for selector in chain.from_iterable(selected):
+        # A range of layers may go beyond those of the models here.
+        for one in alternatives(re.sub(r"\{[0-9]+\.\.[0-9]+\}", "*", selector.glob.text)):
+            assert any(re.fullmatch(one, name) for name in names), (selector.glob.text, one)
+    # No built-in recipe has any other table that selects.
+    assert not any((recipe.groups, recipe.shares, recipe.skips, recipe.renames, recipe.uses))

@@ -62,12 +62,40 @@ def test_builtins_come_in_natural_order_with_a_description() -> None:
         "q5",
         "q6",
         "q8",
+        "qwen3_6_27b",
+        "qwen3_6_35b_a3b",
+        "qwen3_8_27b",
+        "qwen3_8_27b_imatrix",
+        "qwen3_8_27b_q6",
     ]
     for builtin in builtins:
         recipe = load_recipe(builtin.name)
         assert recipe.name == builtin.name
         assert recipe.description == builtin.description != ""
-        assert [file.path for file in recipe.files] == [builtin.path]
+        assert recipe.files[-1].path == builtin.path
+
+
+@pytest.mark.parametrize("spec", ["shared/qwen3_5_dense", "qwen3_5_dense", "shared"])
+def test_what_built_in_recipes_share_is_no_recipe_to_choose(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (problem,) = refused(lambda: find_recipe(spec))
+    assert "qwen3_5_dense" not in problem.message.removeprefix(f"no file '{spec}'")
+
+
+def test_a_built_in_recipe_finds_what_it_extends_wherever_it_is_copied_to(tmp_path: Path) -> None:
+    for builtin in builtin_recipes():
+        copied = load_recipe(str(write(tmp_path, builtin.path.read_text(encoding="utf-8"), "mine.toml")))
+        original = load_recipe(builtin.name)
+        assert says(copied) == says(original)
+        assert [file.sha256 for file in copied.files] == [file.sha256 for file in original.files]
+
+
+def test_what_a_users_own_folder_holds_comes_before_a_shared_part(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    write(tmp_path / "shared", "schema = 1\narchitecture = 'generic'", "qwen3_5_dense.toml")
+    assert load(tmp_path, "schema = 1\nextends = 'shared/qwen3_5_dense.toml'").architecture == "generic"
 
 
 def test_a_recipe_without_a_name_is_called_as_its_file(tmp_path: Path) -> None:
