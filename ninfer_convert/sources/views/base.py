@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, NoReturn
 
 from ninfer_convert.errors import Problem, SourceError
@@ -15,12 +16,18 @@ from ninfer_convert.values import Encoding, Origin, Values
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from ninfer_convert.values import Runs, Source, Words
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class View(ABC):
-    """What every view takes from the source it looks at; here nothing but its values can be had."""
+    """What every view takes from the source it looks at; here nothing but its values can be had.
+
+    Views are equal where they look at the same source in the same way.
+    """
 
     whole: Source
 
@@ -40,6 +47,10 @@ class View(ABC):
     @abstractmethod
     def selection(self) -> str:
         """What it makes of the source, for provenance."""
+
+    @abstractmethod
+    def undone(self, data: Source) -> Source:
+        """The source it looks at, where `data` has this view's elements; IndexError where they are not all of it."""
 
     @cached_property
     def origins(self) -> Sequence[Origin]:
@@ -84,6 +95,41 @@ def concatenated(parts: list[Values]) -> Values:
     import numpy as np
 
     return replace(parts[0], array=np.concatenate([part.array for part in parts]))
+
+
+def numbers(values: Values) -> NDArray[np.floating]:
+    """Float values as the numbers they mean: binary32, or binary64 where they are."""
+    import numpy as np
+
+    from ninfer_convert.kernels.cast import floats_to_f32
+
+    if values.stored not in ("BF16", "F16"):
+        return values.array
+    wide = np.empty(values.array.shape, np.uint32)
+    floats_to_f32(values.array, values.stored == "F16", wide)
+    return wide.view(np.float32)
+
+
+def indices(runs: Runs) -> NDArray[np.int64]:
+    """What the runs run through, one by one."""
+    import numpy as np
+
+    return np.concatenate([np.arange(begin, end) for begin, end in runs])
+
+
+def runs_of(indices: NDArray[np.integer]) -> Runs:
+    """The fewest runs that run through these; there is at least one."""
+    import numpy as np
+
+    cuts = [0, *(np.flatnonzero(np.diff(indices) != 1) + 1).tolist(), len(indices)]
+    return tuple((int(indices[a]), int(indices[b - 1]) + 1) for a, b in pairwise(cuts))
+
+
+def inverted(order: NDArray[np.integer]) -> Runs:
+    """The permutation that undoes this one, in runs."""
+    import numpy as np
+
+    return runs_of(np.argsort(order))
 
 
 def spelled(runs: Runs) -> str:

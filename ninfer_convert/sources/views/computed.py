@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING
 from ninfer_convert.errors import Problem, SourceError
 from ninfer_convert.formats.stored import stored_type
 from ninfer_convert.sources.labels import label
-from ninfer_convert.sources.views.base import View
+from ninfer_convert.sources.views.base import View, numbers
 from ninfer_convert.values import Values
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from ninfer_convert.values import Shape, Source
 
 
@@ -31,7 +28,15 @@ def log_neg(source: Source) -> Source:
     return _LogNeg(source)
 
 
-@dataclass(frozen=True, eq=False)
+def neg_exp(source: Source) -> Source:
+    """The negative of each value's exponential, in binary64, rounded to binary32; no words.
+
+    Reading raises SourceError for a value whose exponential binary32 does not hold.
+    """
+    return _NegExp(source)
+
+
+@dataclass(frozen=True)
 class _Computed(View):
     """Values that are not stored: binary32, or binary64 where the source is."""
 
@@ -48,7 +53,7 @@ class _Computed(View):
         return stored_type(self.stored).identical
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class _Added(_Computed):
     constant: float
 
@@ -58,11 +63,14 @@ class _Added(_Computed):
 
     def values(self, begin: int, end: int) -> Values:
         """Elements [begin, end) in C order."""
-        numbers = _numbers(self.whole.values(begin, end))
-        return Values(numbers + numbers.dtype.type(self.constant), self.stored)
+        read = numbers(self.whole.values(begin, end))
+        return Values(read + read.dtype.type(self.constant), self.stored)
+
+    def undone(self, data: Source) -> Source:
+        return add(data, -self.constant)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class _LogNeg(_Computed):
     @property
     def stored(self) -> str:
@@ -72,27 +80,45 @@ class _LogNeg(_Computed):
     def selection(self) -> str:
         return "logarithm of the negative"
 
+    def undone(self, data: Source) -> Source:
+        return neg_exp(data)
+
     def values(self, begin: int, end: int) -> Values:
         """Elements [begin, end) in C order."""
         import numpy as np
 
-        numbers = _numbers(self.whole.values(begin, end)).astype(np.float64)
-        wrong = ~(numbers < 0)
+        read = numbers(self.whole.values(begin, end)).astype(np.float64)
+        wrong = ~(read < 0)
         if wrong.any():
             at = int(np.argmax(wrong))
-            message = f"{label(self.name)}: element {begin + at} is {numbers[at]}, and has no logarithm of its negative"
+            message = f"{label(self.name)}: element {begin + at} is {read[at]}, and has no logarithm of its negative"
             raise SourceError(Problem("not-negative", message, path=self.origins[0].file, tensor=self.name))
-        return Values(np.log(-numbers).astype(np.float32), self.stored)
+        return Values(np.log(-read).astype(np.float32), self.stored)
 
 
-def _numbers(values: Values) -> NDArray[np.floating]:
-    """Float values as the numbers they mean."""
-    import numpy as np
+@dataclass(frozen=True)
+class _NegExp(_Computed):
+    @property
+    def stored(self) -> str:
+        return "F32"
 
-    from ninfer_convert.kernels.cast import floats_to_f32
+    @property
+    def selection(self) -> str:
+        return "negative of the exponential"
 
-    if values.stored not in ("BF16", "F16"):
-        return values.array
-    wide = np.empty(values.array.shape, np.uint32)
-    floats_to_f32(values.array, values.stored == "F16", wide)
-    return wide.view(np.float32)
+    def undone(self, data: Source) -> Source:
+        return log_neg(data)
+
+    def values(self, begin: int, end: int) -> Values:
+        """Elements [begin, end) in C order."""
+        import numpy as np
+
+        read = numbers(self.whole.values(begin, end)).astype(np.float64)
+        with np.errstate(over="ignore"):
+            made = -np.exp(read).astype(np.float32)
+        wrong = ~np.isfinite(made)
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            message = f"{label(self.name)}: element {begin + at} is {read[at]}, and binary32 has no exponential of it"
+            raise SourceError(Problem("made-infinite", message, path=self.origins[0].file, tensor=self.name))
+        return Values(made, self.stored)

@@ -7,7 +7,7 @@ from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING
 
-from ninfer_convert.sources.views.base import View, concatenated, spelled
+from ninfer_convert.sources.views.base import View, concatenated, indices, inverted, runs_of, spelled
 from ninfer_convert.values import Encoding
 
 if TYPE_CHECKING:
@@ -49,16 +49,22 @@ def gather_columns(source: Source, runs: Runs) -> Source:
     edges = [0, *(edge for run in sorted(runs) for edge in run), columns]
     if any(begin != end for begin, end in zip(edges[::2], edges[1::2], strict=True)):
         raise IndexError(f"{source.name}: columns {spelled(runs)} are no permutation of {list(source.shape)}")
-    return _Columns(source, runs)
+    if isinstance(source, _Columns):
+        runs = runs_of(source.order[indices(runs)])
+        source = source.whole
+    return source if runs == ((0, columns),) else _Columns(source, runs)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class _Reshaped(View):
     shape: Shape
 
     @property
     def selection(self) -> str:
         return f"as {list(self.shape)}"
+
+    def undone(self, data: Source) -> Source:
+        return reshape(data, self.whole.shape)
 
     @property
     def _keeps_rows(self) -> bool:
@@ -85,7 +91,7 @@ class _Reshaped(View):
         return self.whole.words(format, begin, end) if self._keeps_rows else self.refuse(format)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class _Transposed(View):
     @property
     def shape(self) -> Shape:
@@ -95,6 +101,9 @@ class _Transposed(View):
     @property
     def selection(self) -> str:
         return "transposed"
+
+    def undone(self, data: Source) -> Source:
+        return transpose(data)
 
     def values(self, begin: int, end: int) -> Values:
         """Elements [begin, end) in C order; the columns of the source that they lie in are read whole."""
@@ -133,7 +142,7 @@ class _Transposed(View):
         return replace(read, array=np.concatenate(blocks).T.reshape(-1))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class _Columns(View):
     runs: Runs
 
@@ -144,6 +153,9 @@ class _Columns(View):
     @property
     def selection(self) -> str:
         return f"columns {spelled(self.runs)}"
+
+    def undone(self, data: Source) -> Source:
+        return gather_columns(data, inverted(self.order))
 
     @property
     def identical(self) -> str | None:
@@ -161,17 +173,16 @@ class _Columns(View):
         return Encoding("columns in an order of their own", unfit, columns=self.runs)
 
     @cached_property
-    def _order(self) -> NDArray[np.int64]:
-        import numpy as np
-
-        return np.concatenate([np.arange(begin, end) for begin, end in self.runs])
+    def order(self) -> NDArray[np.int64]:
+        """The source's column that each of its own is."""
+        return indices(self.runs)
 
     def values(self, begin: int, end: int) -> Values:
         """Elements [begin, end) in C order; the rows that they lie in are read whole."""
         columns = self.shape[-1]
         first, last = begin // columns, -(-end // columns)
         values = self.whole.values(first * columns, last * columns)
-        rows = values.array.reshape(-1, columns)[:, self._order].reshape(-1)
+        rows = values.array.reshape(-1, columns)[:, self.order].reshape(-1)
         return replace(values, array=rows[begin - first * columns : end - first * columns])
 
     def words(self, format: str, begin: int, end: int) -> Words:
