@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +17,10 @@ from typing import Any
 from ninfer_convert.errors import printable
 
 MAX_DEPTH = 64
+
+_BEYOND = "beyond binary64"
+_INFINITE = 2**1024 - 2**970
+"""The least whole number that binary64 rounds to infinity."""
 
 
 class JsonFault(ValueError):
@@ -43,11 +47,11 @@ def parse(data: bytes | bytearray | memoryview) -> Any:
 
     def parse_float(text: str) -> Any:
         value = float(text)
-        return note(f"the number {text[:40]}", "beyond binary64") if math.isinf(value) else value
+        return note(f"the number {text[:40]}", _BEYOND) if math.isinf(value) else value
 
     def parse_int(text: str) -> Any:
         if len(text) > 300 and math.isinf(float(text)):
-            return note(f"the number {text[:40]}...", "beyond binary64")
+            return note(_long_number(text), _BEYOND)
         return int(text)
 
     try:
@@ -66,8 +70,22 @@ def parse(data: bytes | bytearray | memoryview) -> Any:
     if no_numbers:
         first = no_numbers[0]
         raise JsonFault(f"holds {first.words}{_place(value, first)}, {first.fault}")
-    _check(value, has_escapes="\\u" in text)
+    has_escapes = "\\u" in text  # only they can spell a lone surrogate
+    for level in _levels(value):
+        if has_escapes:
+            _refuse_surrogates(level)
     return value
+
+
+def check(value: Any) -> None:
+    """Raise JsonFault where `parse` would refuse the JSON of `value`, which the standard module has written.
+
+    That leaves numbers beyond binary64 and nesting beyond 64.
+    """
+    for level in _levels(value):
+        for item in level:
+            if type(item) is int and not -_INFINITE < item < _INFINITE:
+                raise JsonFault(f"holds {_long_number(str(item))}{_place(value, item)}, {_BEYOND}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +96,11 @@ class _NoNumber:
     fault: str
 
 
-def _place(value: Any, wanted: _NoNumber) -> str:
+def _long_number(digits: str) -> str:
+    return f"the number {digits[:40]}..."
+
+
+def _place(value: Any, wanted: object) -> str:
     """` at a.b[2]`: where `wanted` stands within `value`; nothing for the value itself."""
     stack: list[tuple[str, Any]] = [("", value)]
     while stack:
@@ -115,30 +137,23 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def _check(value: Any, has_escapes: bool) -> None:
-    """Depth, and lone surrogates, which only an escape can spell."""
+def _levels(value: Any) -> Iterator[list[Any]]:
+    """The values at each depth, from `value` itself on; raises JsonFault where they nest too deep."""
     level = [value]
-    for _ in range(MAX_DEPTH):
-        deeper: list[Any] = []
-        for item in level:
-            if isinstance(item, dict):
-                if has_escapes:
-                    for name in item:
-                        _refuse_surrogate(name)
-                deeper.extend(item.values())
-            elif isinstance(item, list):
-                deeper.extend(item)
-            elif has_escapes and isinstance(item, str):
-                _refuse_surrogate(item)
-        if not deeper:
+    for _ in range(MAX_DEPTH + 1):
+        yield level
+        containers = [item for item in level if type(item) is dict or type(item) is list]
+        if not containers:
             return
-        level = deeper
-    if any(isinstance(item, (dict, list)) for item in level):
-        raise JsonFault(f"nests deeper than {MAX_DEPTH}")
+        level = [child for item in containers for child in (item.values() if type(item) is dict else item)]
+    raise JsonFault(f"nests deeper than {MAX_DEPTH}")
 
 
-def _refuse_surrogate(text: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise JsonFault(f"holds a lone surrogate in {printable(text)!r}") from None
+def _refuse_surrogates(level: Iterable[Any]) -> None:
+    for item in level:
+        for text in item if isinstance(item, dict) else (item,):
+            if isinstance(text, str):
+                try:
+                    text.encode()
+                except UnicodeEncodeError:
+                    raise JsonFault(f"holds a lone surrogate in {printable(text)!r}") from None

@@ -57,9 +57,24 @@ def read_directory(data: bytes, path: str) -> Reading:
     try:
         root = strict_json.parse(data)
     except strict_json.JsonFault as fault:
-        return Reading(None, None, (Problem("json", f"the directory {fault}", path),))
+        return Reading(None, None, (_no_json(fault, path),))
     if not isinstance(root, dict):
         return Reading(None, None, (Problem("type", f"the directory is {shown(root)}; expected an object", path),))
+    return _read(root, path)
+
+
+def refuse_unreadable(root: dict[str, Any], path: str) -> None:
+    """Raise the ArtifactError that `parse_directory` would raise for the JSON of `root`, as `members` gives it."""
+    try:
+        strict_json.check(root)
+        problems = _read(root, path).problems
+    except strict_json.JsonFault as fault:
+        problems = (_no_json(fault, path),)
+    if problems:
+        raise ArtifactError(problems)
+
+
+def _read(root: dict[str, Any], path: str) -> Reading:
     problems = Problems()
     with strict_json.collector_paused():
         draft = Structure(problems).draft(root)
@@ -68,6 +83,10 @@ def read_directory(data: bytes, path: str) -> Reading:
     sound = bool(files) and len(files) == len(draft.files or ())
     directory = None if problems else _complete(draft)
     return Reading(directory, files if sound else None, problems.in_order(root, path))
+
+
+def _no_json(fault: strict_json.JsonFault, path: str) -> Problem:
+    return Problem("json", f"the directory {fault}", path)
 
 
 def _complete(draft: Draft) -> Directory:
@@ -84,11 +103,11 @@ def _complete(draft: Draft) -> Directory:
 
 
 def serialize(directory: Directory) -> bytes:
-    """The compact JSON of `directory`, nothing escaped that need not be.
+    """The JSON of `directory` as it is written.
 
     Raises ValueError where a value has no JSON: NaN, an infinity, a lone surrogate.
     """
-    return _encode(members(directory))
+    return encode(members(directory))
 
 
 def members(directory: Directory) -> dict[str, Any]:
@@ -99,7 +118,7 @@ def members(directory: Directory) -> dict[str, Any]:
         "objects": [_object(object) for object in directory.objects],
         "bindings": {name: _binding(binding) for name, binding in directory.bindings.items()},
         "uses": [_use(use) for use in directory.uses],
-        "files": [_file(file) for file in directory.files],
+        "files": [file_members(file) for file in directory.files],
     }
     if directory.metadata:
         root["metadata"] = directory.metadata
@@ -108,9 +127,9 @@ def members(directory: Directory) -> dict[str, Any]:
     return root
 
 
-def serialize_file(file: File) -> bytes:
-    """One record of the files table, as it stands in the directory."""
-    return _encode(_file(file))
+def file_members(file: File) -> dict[str, Any]:
+    """The members of one record of the files table."""
+    return {"path": file.path, "payload_bytes": file.payload_bytes}
 
 
 def with_digests(directory: Directory, digests: Mapping[str, str]) -> Directory:
@@ -120,7 +139,8 @@ def with_digests(directory: Directory, digests: Mapping[str, str]) -> Directory:
     return replace(directory, provenance={**directory.provenance, "objects": objects})
 
 
-def _encode(value: Any) -> bytes:
+def encode(value: Any) -> bytes:
+    """Compact JSON, nothing escaped that need not be; raises ValueError as `serialize` does."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
@@ -151,7 +171,7 @@ def _object(object: Object) -> dict[str, Any]:
     record: dict[str, Any] = {
         "id": object.id,
         "kind": "tensor",
-        "shape": object.shape,
+        "shape": list(object.shape),
         "format": object.format,
         "layout": object.layout,
         "offset": object.offset,
@@ -175,7 +195,3 @@ def _use(use: Use) -> dict[str, Any]:
     if use.auxiliaries:
         record["auxiliaries"] = {role: _binding(binding) for role, binding in use.auxiliaries.items()}
     return record
-
-
-def _file(file: File) -> dict[str, Any]:
-    return {"path": file.path, "payload_bytes": file.payload_bytes}

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, count
+from typing import Any
 
-from ninfer_convert.container.directory import parse_directory, serialize, serialize_file
+from ninfer_convert.container.directory import encode, file_members, members, refuse_unreadable, serialize
 from ninfer_convert.container.framing import MAX_DIRECTORY, PAYLOAD_ALIGNMENT, entry_start
 from ninfer_convert.container.records import Directory, File
 from ninfer_convert.container.rules import part_name_fault
@@ -85,7 +86,7 @@ def plan_files(directory: Directory, destination: str | os.PathLike[str], limit:
     if plan.json_bytes > MAX_DIRECTORY:
         message = f"its directory would take {plan.json_bytes} bytes, over the limit of {MAX_DIRECTORY}"
         raise OutputError(Problem("directory-too-long", message, path))
-    parse_directory(serialize(plan.directory), path)
+    refuse_unreadable({**split.members, "files": [file_members(file) for file in plan.files]}, path)
     return plan
 
 
@@ -118,14 +119,19 @@ class _Split:
         return self.directory.payload_bytes
 
     @cached_property
+    def members(self) -> dict[str, Any]:
+        """The directory as JSON has it, without the records of the files table."""
+        return members(replace(self.directory, files=()))
+
+    @cached_property
     def bare_bytes(self) -> int:
-        """Bytes of the JSON without the records of the files table."""
-        return len(serialize(replace(self.directory, files=())))
+        """Bytes of that JSON."""
+        return len(encode(self.members))
 
     def plan(self, infix: str = "") -> FilePlan:
         """The division, with `infix` between the entry's name and the number in the names of parts."""
         single = File(None, self.payload_bytes)
-        json_bytes = self.bare_bytes + len(serialize_file(single))
+        json_bytes = self.bare_bytes + len(_file_json(single))
         if self.limit is None or entry_start(json_bytes) + self.payload_bytes <= self.limit:
             return FilePlan(replace(self.directory, files=(single,)), json_bytes)
         self.check_name()
@@ -182,24 +188,28 @@ class _Split:
         """Bytes of the records of a files table, commas included, for these capacities."""
         parts = max(0, -(-(self.payload_bytes - first) // rest))
         last = self.payload_bytes - first - (parts - 1) * rest
-        total = len(serialize_file(File(None, first)))
+        total = len(_file_json(File(None, first)))
         begin = 1
         while begin < parts:
             end = min(parts, 10 ** max(4, len(str(begin))))
-            total += (end - begin) * (1 + len(serialize_file(File(self.part_name(begin, infix), rest))))
+            total += (end - begin) * (1 + len(_file_json(File(self.part_name(begin, infix), rest))))
             begin = end
         if parts:
-            total += 1 + len(serialize_file(File(self.part_name(parts, infix), last)))
+            total += 1 + len(_file_json(File(self.part_name(parts, infix), last)))
         return total
 
     def smallest_limit(self, infix: str) -> int:
         """The smallest cap under which a division works."""
-        single = self.bare_bytes + len(serialize_file(File(None, self.payload_bytes)))
+        single = self.bare_bytes + len(_file_json(File(None, self.payload_bytes)))
         low, high = 0, entry_start(single) + self.payload_bytes
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if self.reserve(middle, infix) is not None else (middle, high)
         return high
+
+
+def _file_json(file: File) -> bytes:
+    return encode(file_members(file))
 
 
 def _capacities(limit: int, json_bytes: int) -> tuple[int, int]:

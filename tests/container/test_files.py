@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from ninfer_convert.container import (
     File,
     FilePlan,
     ResourceObject,
+    parse_directory,
     plan_files,
     serialize,
 )
@@ -218,3 +221,26 @@ def test_a_directory_that_no_reader_would_take_is_refused() -> None:
     with pytest.raises(ArtifactError) as caught:
         plan_files(wrong, "m.ninfer")
     assert [problem.code for problem in caught.value.problems] == ["id"]
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"x": 10**309}, r"holds the number 10{39}\.\.\. at components\.text\.config\.x, beyond binary64"),
+        (
+            {"x": [{"y": -(2**1024 - 2**970)}]},
+            r"holds the number -17976.* at components\.text\.config\.x\[0\]\.y, beyond",
+        ),
+        (reduce(lambda inner, _: {"x": inner}, range(61), {}), "nests deeper than 64"),
+    ],
+)
+def test_a_config_that_no_reader_would_take_is_refused(config: dict[str, Any], message: str) -> None:
+    with pytest.raises(ArtifactError, match=message) as caught:
+        plan_files(replace(directory(1), components={"text": Component(config)}), "m.ninfer")
+    assert [problem.code for problem in caught.value.problems] == ["json"]
+
+
+def test_a_config_at_the_edge_of_what_readers_take_is_written() -> None:
+    config = {"x": 2**1024 - 2**970 - 1, "y": reduce(lambda inner, _: [inner], range(60), 0)}
+    text = serialize(plan_files(replace(directory(1), components={"text": Component(config)}), "m.ninfer").directory)
+    assert parse_directory(text, "m.ninfer").components["text"].config == config
