@@ -158,25 +158,6 @@ def test_searching_recipes_are_q4_by_another_method(recipe: str) -> None:
             assert (other.format, other.layout, other.shape) == (one.format, one.layout, one.shape)
 
 
-def test_q4_mixed_knows_the_logical_names_too() -> None:
-    parts = [
-        "attention/value",
-        "gdn/value",
-        "mlp/down",
-        "moe/experts/3/down",
-        "attention/query",
-        "mlp/up",
-        "moe/shared/gate",
-    ]
-    tensors = [Parameter(f"text/layers/{layer}/{part}") for layer in range(8) for part in parts]
-    resolution = resolve(load_recipe("q4_mixed"), tensors)
-    assert formats(resolution) == {
-        f"text/layers/{layer}/{part}": "q5_g64_fp16" if layer in (0, 7) or number < 4 else "q4_g64_fp16"
-        for layer in range(8)
-        for number, part in enumerate(parts)
-    }
-
-
 def logical(facts: Facts) -> list[Parameter]:
     """The parameters of a known model, of its experts the first one."""
     return [
@@ -188,6 +169,25 @@ def logical(facts: Facts) -> list[Parameter]:
 
 DENSE = logical(facts_27b())
 WITH_EXPERTS = logical(facts_35b(fused=True))
+
+
+@pytest.mark.parametrize("recipe", TABLE)
+@pytest.mark.parametrize("subjects", [DENSE, WITH_EXPERTS], ids=["dense", "experts"])
+def test_every_logical_parameters_format(recipe: str, subjects: Sequence[Parameter]) -> None:
+    """What no recipe decides is in the architecture's direct format, as is what is locked to that."""
+    layers = 1 + max(int(subject.name.split("/")[2]) for subject in subjects if "/layers/" in subject.name)
+    wanted = {}
+    for subject in subjects:
+        role: Role = "finer" if subject.name.endswith(("/value", "/down")) else "matrix"
+        layer = int(subject.name.split("/")[2]) if "/layers/" in subject.name else None
+        outer = layer is not None and not layers // 8 <= layer < layers - layers // 8
+        role = role if layer is not None else "embedding"
+        row = TABLE[recipe] | (OUTER.get(recipe, {}) if outer else {})
+        format = row.get(role, row["matrix"])
+        wanted[subject.name] = subject.direct if subject.locked or format is None else format
+    assert formats(resolve(load_recipe(recipe), subjects)) == wanted
+
+
 LLAMA = [
     *(Parameter(f"text/{name}") for name in ("token_embedding", "output_head")),
     *(
