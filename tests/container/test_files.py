@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import replace
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +41,11 @@ def json_of(files: tuple[File, ...], payload: int, config: int) -> bytes:
         "files": [{"path": file.path, "payload_bytes": file.payload_bytes} for file in files],
     }
     return json.dumps(root, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def nested(depth: int) -> Any:
+    """A list in a list, so many."""
+    return json.loads("[" * depth + "]" * depth)
 
 
 def start(json_bytes: int) -> int:
@@ -231,7 +235,7 @@ def test_a_directory_that_no_reader_would_take_is_refused() -> None:
             {"x": [{"y": -(2**1024 - 2**970)}]},
             r"holds the number -17976.* at components\.text\.config\.x\[0\]\.y, beyond",
         ),
-        (reduce(lambda inner, _: {"x": inner}, range(61), {}), "nests deeper than 64"),
+        ({"x": nested(61)}, "nests deeper than 64"),
     ],
 )
 def test_a_config_that_no_reader_would_take_is_refused(config: dict[str, Any], message: str) -> None:
@@ -241,6 +245,6 @@ def test_a_config_that_no_reader_would_take_is_refused(config: dict[str, Any], m
 
 
 def test_a_config_at_the_edge_of_what_readers_take_is_written() -> None:
-    config = {"x": 2**1024 - 2**970 - 1, "y": reduce(lambda inner, _: [inner], range(60), 0)}
+    config = {"x": 2**1024 - 2**970 - 1, "y": nested(60)}
     text = serialize(plan_files(replace(directory(1), components={"text": Component(config)}), "m.ninfer").directory)
     assert parse_directory(text, "m.ninfer").components["text"].config == config
