@@ -10,19 +10,11 @@ from typing import Any
 import numpy as np
 
 from ninfer_convert.kernels.compile import inline, kernel
-from ninfer_convert.kernels.scalars import F64_MAGNITUDE, f64_to_bf16, f64_to_f32, f64_word, word_f64
+from ninfer_convert.kernels.scalars import f64_to_bf16, f64_to_f32, f64_word, word_f64
 from ninfer_convert.kernels.stored import excess, to_bf16, to_f32, to_f64
+from ninfer_convert.kernels.words import F64_MAGNITUDE
 
 F64_ONE = 0x3FF << 52
-
-
-@kernel
-def count_non_finite(words: Any, half: bool) -> int:
-    """How many words are NaN or infinite."""
-    total = 0
-    for i in range(len(words)):
-        total += excess(words[i], half) >= 0
-    return total
 
 
 @kernel

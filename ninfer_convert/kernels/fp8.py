@@ -12,9 +12,6 @@ import numpy as np
 
 from ninfer_convert.kernels.compile import inline, kernel
 from ninfer_convert.kernels.scalars import (
-    F16_INFINITY,
-    F32_INFINITY,
-    F32_MAGNITUDE,
     f16_to_f32,
     f32_to_bf16,
     f32_to_f16,
@@ -25,7 +22,8 @@ from ninfer_convert.kernels.scalars import (
     word_f32,
     word_f64,
 )
-from ninfer_convert.kernels.stored import BF16_INFINITY, to_bf16
+from ninfer_convert.kernels.stored import to_bf16
+from ninfer_convert.kernels.words import BF16_INFINITY, F16_INFINITY, F32_INFINITY, F32_MAGNITUDE
 
 LARGEST = np.float32(448.0)
 TINY_ROW = (127 - 100) << 23

@@ -11,16 +11,9 @@ from typing import Any
 import numpy as np
 
 from ninfer_convert.kernels.compile import inline, kernel
-from ninfer_convert.kernels.scalars import (
-    F16_INFINITY,
-    F32_INFINITY,
-    F32_MAGNITUDE,
-    f16_to_f32,
-    f32_to_f16,
-    f32_word,
-    word_f32,
-)
+from ninfer_convert.kernels.scalars import f16_to_f32, f32_to_f16, f32_word, word_f32
 from ninfer_convert.kernels.stored import to_f32
+from ninfer_convert.kernels.words import F16_INFINITY, F32_INFINITY, F32_MAGNITUDE
 
 SPAN = 2048
 """Lanes worked on at a time, a multiple of every group size."""

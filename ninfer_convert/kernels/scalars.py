@@ -14,14 +14,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from ninfer_convert.kernels.compile import inline
-
-F32_INFINITY = 0x7F800000
-F32_MAGNITUDE = 0x7FFFFFFF
-F64_INFINITY = 0x7FF << 52
-F64_MAGNITUDE = (1 << 63) - 1
-F16_INFINITY = 0x7C00
-E4M3_LARGEST = 0x7E
-E4M3_NAN = 0x7F
+from ninfer_convert.kernels.words import E4M3_LARGEST, E4M3_NAN, F16_INFINITY, F32_INFINITY, F32_MAGNITUDE
 
 
 def _bit_cast(argument: Any, result: Any) -> Any:

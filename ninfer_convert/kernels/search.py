@@ -12,10 +12,11 @@ import numpy as np
 
 from ninfer_convert.kernels.compile import inline, kernel
 from ninfer_convert.kernels.grouped import scale_word as maxabs_word
-from ninfer_convert.kernels.scalars import F16_INFINITY, F32_MAGNITUDE, f32_to_f64, f32_word, word_f32, word_f64
+from ninfer_convert.kernels.scalars import f32_to_f64, f32_word, word_f32, word_f64
 from ninfer_convert.kernels.search_errors import estimate_errors, exact_error, fit_scale, limit_of
 from ninfer_convert.kernels.search_scales import MOST_FIRST, put_first, put_last, scale_value
 from ninfer_convert.kernels.stored import to_f32
+from ninfer_convert.kernels.words import F16_INFINITY, F32_MAGNITUDE
 
 
 class Grid(NamedTuple):

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from ninfer_convert.kernels.compile import inline
-from ninfer_convert.kernels.scalars import F16_INFINITY, f16_to_f32, f32_to_f16, f32_word, word_f32
+from ninfer_convert.kernels.scalars import f16_to_f32, f32_to_f16, f32_word, word_f32
+from ninfer_convert.kernels.words import F16_INFINITY
 
 RATIOS = np.array([hundredths / 100 for hundredths in range(70, 119, 2)])
 POWERS = np.array([0.25, 0.5, 2.0, 4.0])

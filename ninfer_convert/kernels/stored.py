@@ -12,21 +12,15 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from ninfer_convert.kernels.scalars import (
+from ninfer_convert.kernels.scalars import bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f64, f64_to_bf16, f64_to_f32
+from ninfer_convert.kernels.words import (
+    BF16_INFINITY,
     F16_INFINITY,
     F32_INFINITY,
     F32_MAGNITUDE,
     F64_INFINITY,
     F64_MAGNITUDE,
-    bf16_to_f32,
-    f16_to_f32,
-    f32_to_bf16,
-    f32_to_f64,
-    f64_to_bf16,
-    f64_to_f32,
 )
-
-BF16_INFINITY = 0x7F80
 
 Step = Callable[[Any, Any], Any]
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from ninfer_convert.kernels.compile import inline, kernel
-from ninfer_convert.kernels.scalars import E4M3_LARGEST, E4M3_NAN, F16_INFINITY, F32_INFINITY
 from ninfer_convert.kernels.stored import excess
+from ninfer_convert.kernels.words import E4M3_LARGEST, E4M3_NAN, F16_INFINITY, F32_INFINITY
 
 CODE, SCALE, ZERO_SCALE, DIVISOR = range(4)
 

@@ -106,7 +106,8 @@ class CallableMethod:
         """Elements [begin, end) of the source as binary32, an array that cannot be made writeable."""
         import numpy as np
 
-        from ninfer_convert.kernels.cast import count_non_finite, find_made_infinite, floats_to_f32
+        from ninfer_convert.kernels.cast import find_made_infinite, floats_to_f32
+        from ninfer_convert.kernels.words import count_non_finite
 
         words, half = float_words(job.source.values(begin, end))
         single = words if words.dtype == np.uint32 else np.empty(words.shape, np.uint32)
@@ -187,7 +188,7 @@ def _words(result: Any, format: Format, shape: Shape, row: int) -> Words:
 
 def _elements(words: Words, begin: int, end: int, job: Job) -> Words:
     """Elements [begin, end) of direct words; raises WordsError for NaN and infinities that the job refuses."""
-    from ninfer_convert.kernels.cast import count_non_finite
+    from ninfer_convert.kernels.words import count_non_finite
 
     codes = words.codes[begin:end]
     found = 0 if codes.dtype.kind == "i" else count_non_finite(codes, False)

@@ -56,9 +56,7 @@ CAST_DIRECT = CastDirect()
 
 
 def _to_float(job: Job, values: Values) -> Words:
-    import numpy as np
-
-    from ninfer_convert.kernels.cast import count_non_finite, floats_to_bf16, floats_to_f32
+    from ninfer_convert.kernels.words import count_non_finite
 
     target = job.format.name
     words, half = float_words(values)
@@ -66,6 +64,11 @@ def _to_float(job: Job, values: Values) -> Words:
         stored = kept = count_non_finite(words, half)
         codes = words
     else:
+        # Not for bit copies, which so need no Numba.
+        import numpy as np
+
+        from ninfer_convert.kernels.cast import floats_to_bf16, floats_to_f32
+
         convert = floats_to_bf16 if target == "bf16" else floats_to_f32
         codes = np.empty(words.shape, "uint16" if target == "bf16" else "uint32")
         kept = convert(words, half, codes)

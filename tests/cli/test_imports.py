@@ -61,3 +61,13 @@ def test_plan_and_lists_load_no_compiler(tmp_path: Path) -> None:
     folder = make(tmp_path)
     for arguments in (("plan", "model.safetensors", "-r", "r.toml"), ("formats",), ("info", "model.safetensors")):
         assert not loaded(*arguments, cwd=folder) & {"numba", "gguf", "rich"}
+
+
+def test_copying_words_loads_no_compiler(tmp_path: Path) -> None:
+    kept = 'schema = 1\nname = "kept"\n[[skip]]\nselect = "layers.0.bias"\nreason = "binary16 is rounded"\n'
+    folder = make(tmp_path)
+    (folder / "kept.toml").write_text(kept)
+    assert not loaded("convert", "model.safetensors", "-r", "kept.toml", "-o", "kept.ninfer", cwd=folder) & {
+        "numba",
+        "gguf",
+    }
