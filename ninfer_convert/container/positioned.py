@@ -39,10 +39,10 @@ def write_at(descriptor: int, data: memoryview, offset: int) -> None:
         data, offset = data[written:], offset + written
 
 
-def begin_flush(descriptor: int, length: int, offset: int) -> None:
-    """Let the system write these bytes to the device from now on, where it can be told; does not wait.
+def release(descriptor: int, length: int, offset: int) -> None:
+    """Tell the system, where it listens, that these bytes are not needed in memory; does not wait.
 
-    Linux does so when told that they are not needed; it may forget them too, so they should have been read back.
+    Linux begins to write what the device does not have yet, and forgets what it has.
     """
     if hasattr(os, "posix_fadvise"):
         with suppress(OSError):  # it is advice

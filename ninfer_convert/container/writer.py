@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
+from collections import deque
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -25,7 +27,7 @@ from ninfer_convert.container.destination import (
 )
 from ninfer_convert.container.files import FilePlan, padded_json
 from ninfer_convert.container.framing import ENTRY_MAGIC, HEADER, PART_MAGIC
-from ninfer_convert.container.positioned import BINARY, FilePool, begin_flush, read_at, write_at
+from ninfer_convert.container.positioned import BINARY, FilePool, read_at, release, write_at
 from ninfer_convert.container.reader import derive_id
 from ninfer_convert.container.temporaries import Temporaries, parts_of, remove_parts
 
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from ninfer_convert.container.records import Directory, Object
 
 DIGEST_PIECE = 4 << 20
+WRITING_BYTES = 256 << 20
+"""Complete bytes that the system may be writing before those that it began first are taken out of its memory."""
 
 
 class ArtifactWriter:
@@ -54,6 +58,9 @@ class ArtifactWriter:
         self._needed = sum(files.file_bytes)
         self._coverage = Coverage()
         self._pool = FilePool(self._open_temporary)
+        self._lock = threading.Lock()
+        self._writing: deque[Object] = deque()
+        self._writing_bytes = 0
         self._made: dict[str, os.stat_result] = {}
         """The files to be published, each under the path it will have."""
         self._replaced: tuple[bytes, tuple[str, ...]] = b"", ()
@@ -118,11 +125,23 @@ class ArtifactWriter:
                     digest.update(read_at(descriptor, length, position))
         return digest.hexdigest()
 
-    def begin_flush(self, object: Object) -> None:
-        """Let the system write `object`, which is complete, to the device while others are made; does not wait."""
-        for index, position, length in self._files.extents(object.offset, object.bytes):
-            with self._pool.borrow(index) as descriptor:
-                begin_flush(descriptor, length, position)
+    def release(self, object: Object) -> None:
+        """Let the system write `object`, which is complete, to the device while others are made; does not wait.
+
+        Objects of long before are written by now: their memory serves again. So a large artifact neither fills the
+        system's memory nor waits for more of it. Safe on several threads.
+        """
+        with self._lock:
+            self._writing.append(object)
+            self._writing_bytes += object.bytes
+            released = [object]
+            while self._writing_bytes > WRITING_BYTES:
+                released.append(self._writing.popleft())
+                self._writing_bytes -= released[-1].bytes
+        for each in released:
+            for index, position, length in self._files.extents(each.offset, each.bytes):
+                with self._pool.borrow(index) as descriptor:
+                    release(descriptor, length, position)
 
     def finish(self, directory: Directory) -> str:
         """Complete the artifact and publish it; its id, 32 hex digits.

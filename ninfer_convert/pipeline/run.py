@@ -119,7 +119,7 @@ def run(plan: Plan, destination: Path, running: Running, progress: Callable[[Pro
             if running.digest:
                 with stage("digest"):
                     tally.digests[planned.record.id] = writer.digest(planned.record)
-            writer.begin_flush(planned.record)
+            writer.release(planned.record)
 
         def write(piece: Piece) -> None:
             planned = piece.planned

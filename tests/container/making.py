@@ -52,7 +52,7 @@ def write(
             writer.write(object.offset, payload[object.offset : object.end])
         digests = {object.id: writer.digest(object) for object in planned.objects}
         for object in planned.objects:
-            writer.begin_flush(object)
+            writer.release(object)
         writer.finish(with_digests(planned, digests))
     return payload
 
