@@ -1,22 +1,15 @@
-"""Whole artifacts of small models: an engine binds all of them, and each parameter is its part of the source."""
+"""Whole artifacts of small models: the order of what they hold, what is packed, what is told of the rest."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-import pytest
-from numpy.typing import NDArray
+from typing import Any
 
 from ninfer_convert import convert
 from tests.architectures import small
 from tests.oracle import binder, container
-
-if TYPE_CHECKING:
-    from tests.oracle.binder import Bound
 
 ROLES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json")
 FULL = (
@@ -29,47 +22,6 @@ LINEAR = (
     ("mlp/gate", "mlp/up"),
 )
 """What is packed of a layer in one format."""
-
-
-def values(bound: Bound, held: container.Container, name: str) -> NDArray[np.float32]:
-    """A parameter's values, its pieces decoded one after the other; they are all of direct formats."""
-    found = []
-    for piece in bound.parameters[name]:
-        data = held.object_bytes(piece.object["id"])
-        if piece.object["format"] == "bf16":
-            words = np.frombuffer(data, "<u2")[piece.begin : piece.end].astype(np.uint32) << 16
-        else:
-            assert piece.object["format"] == "fp32"
-            words = np.frombuffer(data, "<u4")[piece.begin : piece.end]
-        found.append(words.view(np.float32))
-    return np.concatenate(found).reshape(bound.shapes[name])
-
-
-@pytest.mark.parametrize("recipe", ["bf16", "fp32"])
-@pytest.mark.parametrize("kind", small.KINDS.values(), ids=small.KINDS)
-def test_every_parameter_is_bound_to_its_values(tmp_path: Path, kind: small.Kind, recipe: str) -> None:
-    tensors = small.write(tmp_path, kind)
-    convert(tmp_path, recipe, tmp_path / "a.ninfer")
-    bound = binder.load(tmp_path / "a.ninfer")
-    held = container.read(tmp_path / "a.ninfer")
-    expected = small.expected(kind, tensors)
-    assert bound.parameters.keys() == expected.keys()
-    for name, array in expected.items():
-        assert np.array_equal(values(bound, held, name), array), name
-    for role in ROLES:
-        assert bound.resources[role] == (tmp_path / role).read_bytes()
-
-
-@pytest.mark.parametrize("recipe", ["q4", "q4_search", "q5", "q6", "q8", "fp8"])
-@pytest.mark.parametrize("kind", ["dense", "experts in banks"])
-def test_an_engine_binds_what_the_built_in_recipes_make(tmp_path: Path, kind: str, recipe: str) -> None:
-    small.write(tmp_path, small.KINDS[kind])
-    convert(tmp_path, recipe, tmp_path / "a.ninfer")
-    bound = binder.load(tmp_path / "a.ninfer")
-    matrix = f"text/layers/1/{'moe/experts/0/up' if 'experts' in kind else 'mlp/up'}"
-    (piece,) = bound.parameters[matrix]
-    assert piece.object["format"] not in ("bf16", "fp32")
-    assert {use.policy for use in bound.uses.values()} == {"A16Only"}
 
 
 def test_bindings_and_uses_stand_in_the_order_of_the_fact_sheet(tmp_path: Path) -> None:

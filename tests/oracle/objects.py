@@ -67,11 +67,18 @@ def grouped(values: NDArray[np.float32], format: str) -> tuple[NDArray[np.int64]
     return np.clip(codes, qmin, qmax).astype(np.int64), scales
 
 
-def searched(values: NDArray[np.float32], format: str) -> tuple[NDArray[np.int64], NDArray[np.float16]]:
-    """The same by grouped_search, unweighted, without negative scales."""
+def searched(
+    values: NDArray[np.float32],
+    format: str,
+    importance: NDArray[np.float64] | None = None,
+    negative_scales: bool = False,
+) -> tuple[NDArray[np.int64], NDArray[np.float16]]:
+    """The same by grouped_search; `importance` is [K], None of an unweighted one."""
     _, group, qmin, qmax = GROUPED[format]
     rows, columns = values.shape
-    codes, words = search_loop.search(values, None, group=group, qmin=qmin, qmax=qmax, negative_scales=False)
+    codes, words = search_loop.search(
+        values, importance, group=group, qmin=qmin, qmax=qmax, negative_scales=negative_scales
+    )
     physical = -(-columns // 128) * 128
     padded = np.pad(codes.astype(np.int64), ((0, 0), (0, physical - columns)))
     scales = np.pad(words, ((0, 0), (0, physical // group - words.shape[1])))
