@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,8 @@ from ninfer_convert.methods.code import CodeFault, CodeFile, read_code
 from ninfer_convert.methods.import_encoded import IMPORT_ENCODED
 from ninfer_convert.recipe.keys import BACK_REFERENCE
 from ninfer_convert.recipe.schema import AUTO
-from ninfer_convert.recipe.selection import Subject, rows_and_columns
+from ninfer_convert.recipe.selection import Subject
+from ninfer_convert.recipe.shapes import divisors_of, folded, has_rank, part_of, swapped
 
 if TYPE_CHECKING:
     from ninfer_convert.formats import Format
@@ -48,8 +50,9 @@ _SPELLED = {bool: "true or false", int: "a whole number", float: "a number", str
 class Choice:
     """What a region is stored as, before the object is looked at; equal choices side by side are one object.
 
-    `subject` is the parameter where its values are read. `misfit` is the format to take where the layout cannot hold
-    the object, `instead_of` the one for which this was taken.
+    Parameters that are alike share theirs. `subject` is the parameter where its values are read, or one that is like it
+    in all but its name. `misfit` is the format to take where the layout cannot hold the object, `instead_of` the one
+    for which this was taken.
     """
 
     subject: Subject = field(compare=False)
@@ -91,13 +94,32 @@ class Choices:
     requantize: bool
     sources: Collection[str]
     locate: Locate
-    defaulted: dict[str, set[str]] = field(default_factory=dict)
-    """Names of the parameters that took a `[defaults]` entry, by stored type."""
+    defaulted: Counter[str] = field(default_factory=Counter)
+    """How many parameters took a `[defaults]` entry, by stored type."""
     code: dict[Path, CodeFile] = field(default_factory=dict)
     """Files of functions that have been read."""
+    _made: dict[Hashable, tuple[tuple[Choice, ...], Collection[str]]] = field(default_factory=dict)
+    """Choices, and the stored types that took an entry for them, by all that they follow from."""
 
-    def of(self, subject: Subject, regions: Sequence[Region]) -> list[Choice] | None:
+    def of(self, subject: Subject, regions: tuple[Region, ...]) -> tuple[Choice, ...] | None:
         """One for each object of a parameter, in row order; None where something is wrong with any."""
+        name = subject.name if any(region.verdict.elsewhere for region in regions) else None
+        alike = (regions, name, traits(subject))
+        if alike not in self._made:
+            defaulted: dict[str, None] = {}
+            choices = self._choices(subject, regions, defaulted)
+            if choices is None:
+                return None
+            self._made[alike] = choices, defaulted
+        choices, types = self._made[alike]
+        for stored in types:
+            self.defaulted[stored] += 1
+        return choices
+
+    def _choices(
+        self, subject: Subject, regions: Sequence[Region], defaulted: dict[str, None]
+    ) -> tuple[Choice, ...] | None:
+        """As `of`; stored types that take an entry of `[defaults]` become keys of `defaulted`."""
         if 0 in subject.shape:
             sentence = f"shape {list(subject.shape)} has no elements and cannot be stored; leave it out with [[skip]]"
             self.complaints.add(self.complaints.nowhere, "zero-elements", sentence, subject.name)
@@ -107,19 +129,20 @@ class Choices:
             sentence = f"stored as {stored.described}, which cannot be converted; leave it out with [[skip]]"
             self.complaints.add(self.complaints.nowhere, "opaque-type", sentence, subject.name)
             return None
-        choices = [self._choose(subject, region) for region in regions]
+        choices = [self._choose(subject, region, defaulted) for region in regions]
         if None in choices:
             return None
-        joined = list(_joined(choice for choice in choices if choice))
+        joined = tuple(_joined(choice for choice in choices if choice))
         if len(joined) == 1 and joined[0].rows is not None:
-            return [replace(joined[0], rows=None)]
+            return (replace(joined[0], rows=None),)
         return joined
 
-    def instead(self, choice: Choice) -> Choice | None:
-        """What is stored where the layout cannot hold the object of a choice that names a `misfit` format."""
+    def instead(self, name: str, choice: Choice) -> Choice | None:
+        """What the parameter is stored as where the layout cannot hold the object of its choice, which names a `misfit`
+        format."""
         format = FORMATS[choice.misfit or ""]
-        method = self._method(choice.subject, format, {}, choice.verdict, "misfit")
-        if method is None or not self._may_quantize(choice.subject, method, choice.verdict, "misfit"):
+        method = self._method(name, choice.subject, format, {}, choice.verdict, "misfit")
+        if method is None or not self._may_quantize(name, choice.subject, method, choice.verdict, "misfit"):
             return None
         return replace(
             choice,
@@ -139,15 +162,15 @@ class Choices:
                 return verdict.places[name]
         return self.complaints.nowhere
 
-    def _choose(self, parameter: Subject, region: Region) -> Choice | None:
+    def _choose(self, parameter: Subject, region: Region, defaulted: dict[str, None]) -> Choice | None:
         verdict = region.verdict
         said = verdict.said
         source, tensor = said.get("source"), _tensor_name(parameter, verdict)
         subject = self._located(parameter, source, tensor, verdict)
         if subject is None or not self._may_transpose(subject, region):
             return None
-        format = FORMATS[said["format"]] if "format" in said else self._untouched(subject, region)
-        method = format and self._method(subject, format, said, verdict, "format")
+        format = FORMATS[said["format"]] if "format" in said else self._untouched(subject, region, defaulted)
+        method = format and self._method(subject.name, subject, format, said, verdict, "format")
         layout = format and self._layout(format, said, verdict)
         if not (format and method and layout):
             return None
@@ -159,7 +182,7 @@ class Choices:
         parameters = said.get("parameters", {})
         if not self._takes(method, parameters, verdict):
             return None
-        if not self._may_quantize(subject, method, verdict, "method", "format"):
+        if not self._may_quantize(subject.name, subject, method, verdict, "method", "format"):
             return None
         return Choice(
             subject,
@@ -207,7 +230,7 @@ class Choices:
         self.complaints.add(self.place(verdict, "transpose"), "transpose", sentence, subject.name)
         return False
 
-    def _untouched(self, subject: Subject, region: Region) -> Format | None:
+    def _untouched(self, subject: Subject, region: Region, defaulted: dict[str, None]) -> Format | None:
         """The format where no assign gives one."""
         if subject.direct is not None:
             return FORMATS[subject.direct]
@@ -217,7 +240,7 @@ class Choices:
             return FORMATS[kept]
         default = self.recipe.defaults.get(stored.name)
         if default is not None:
-            self.defaulted.setdefault(stored.name, set()).add(subject.name)
+            defaulted[stored.name] = None
             return FORMATS[default]
         target = "int32" if stored.kind in ("integer", "bool") else "bf16" if stored.quantized else "fp32"
         sentence = (
@@ -228,21 +251,21 @@ class Choices:
         return None
 
     def _method(
-        self, subject: Subject, format: Format, said: Mapping[str, Any], verdict: Verdict, by: str
+        self, name: str, subject: Subject, format: Format, said: Mapping[str, Any], verdict: Verdict, by: str
     ) -> Method | None:
         """The method that is said, or the usual one of the format that the field `by` gives."""
         if "method" not in said:
             usual = usual_method(format.name, subject.exact)
             if usual is None:
                 sentence = f"no built-in method makes {format.name} from values"
-                self.complaints.add(self.place(verdict, by), "no-method", sentence, subject.name)
+                self.complaints.add(self.place(verdict, by), "no-method", sentence, name)
             return usual
-        name = said["method"]
+        asked = said["method"]
         place = self.place(verdict, "method")
-        method = METHODS[name] if name in METHODS else self._callable(name, place)
+        method = METHODS[asked] if asked in METHODS else self._callable(asked, place)
         if method is not None and format.name not in method.formats:
             made = ", ".join(method.formats)
-            self.complaints.add(place, "method-format", f"method {name} does not make {format.name}; it makes {made}")
+            self.complaints.add(place, "method-format", f"method {asked} does not make {format.name}; it makes {made}")
             return None
         return method
 
@@ -281,7 +304,7 @@ class Choices:
             self.complaints.add(self.place(verdict, "parameters"), "bad-parameter", sentence)
         return not any(sentences)
 
-    def _may_quantize(self, subject: Subject, method: Method, verdict: Verdict, *fields: str) -> bool:
+    def _may_quantize(self, name: str, subject: Subject, method: Method, verdict: Verdict, *fields: str) -> bool:
         """Whether values that are decoded from codes, if these are, may be quantized again."""
         if not (method.quantizes and stored_type(subject.stored).quantized) or self.requantize:
             return True
@@ -291,37 +314,21 @@ class Choices:
             f"stored as {subject.stored}; {method.name} would quantize its decoded values once more: "
             "say requantize = true, or pass --requantize, if that is meant"
         )
-        self.complaints.add(self.place(verdict, *fields), "requantize", sentence, subject.name)
+        self.complaints.add(self.place(verdict, *fields), "requantize", sentence, name)
         return False
 
 
-def part_of(shape: Shape, rows: tuple[int, int] | None) -> Shape:
-    """The shape of rows [begin, end) of the first axis, of the whole for None."""
-    return shape if rows is None else (rows[1] - rows[0], *shape[1:])
-
-
-def swapped(shape: Shape) -> Shape:
-    """The shape with its last two axes swapped, where it has two."""
-    return (*shape[:-2], *reversed(shape[-2:]))
-
-
-def folded(format: Format, shape: Shape) -> Shape:
-    """The shape of the object that holds a region of this shape: banks become rows (recipes.md, Ranks)."""
-    return shape if format.category == "direct" else rows_and_columns(shape)
-
-
-def has_rank(format: Format, shape: Shape) -> bool:
-    """Whether a format takes this rank: the direct ones any, the others matrices and banks."""
-    return format.category == "direct" or len(shape) in (2, 3)
-
-
-def divisors_of(subject: Subject, rows: tuple[int, int] | None) -> Sequence[float]:
-    """The weight divisors of rows [begin, end) of the first axis, of the whole for None."""
-    divisors = subject.divisors
-    if rows is None or len(divisors) < 2:
-        return divisors
-    begin, end = (row * len(divisors) // subject.shape[0] for row in rows)
-    return divisors[begin:end]
+def traits(subject: Subject) -> Hashable:
+    """All that a parameter's choices follow from, but for the tensor that its name leads to."""
+    return (
+        subject.shape,
+        subject.stored,
+        subject.identical,
+        tuple(subject.exact),
+        subject.direct,
+        tuple(subject.divisors),
+        subject.input_divisor,
+    )
 
 
 def _holds(format: Format, subject: Subject, rows: tuple[int, int] | None) -> bool:

@@ -7,7 +7,7 @@ the format closes the fields that a format takes back from those before it.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -36,6 +36,16 @@ class Verdict(dict[str, Assign]):
         return {field: assign.places[field] for field, assign in self.items()}
 
     @cached_property
+    def elsewhere(self) -> bool:
+        """Whether the values are read from another place than the parameter's own."""
+        return "source" in self or "tensor" in self
+
+    @cached_property
+    def whole(self) -> tuple[Region, ...]:
+        """The regions of the parameters that it decides uncut."""
+        return (Region(None, self),)
+
+    @cached_property
     def rule(self) -> Rule | None:
         """Who gave the format, else the last that gave anything: verdicts are found from the last assign on."""
         if not self:
@@ -44,9 +54,12 @@ class Verdict(dict[str, Assign]):
         return Rule.of(assign.place, *assign.select)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Region:
-    """Rows of a parameter's first axis, None for all of it, and who decides there."""
+    """Rows of a parameter's first axis, None for all of it, and who decides there.
+
+    Uncut parameters of one verdict share theirs.
+    """
 
     rows: tuple[int, int] | None
     verdict: Verdict
@@ -54,36 +67,36 @@ class Region:
 
 def decide(
     assigns: Sequence[tuple[Assign, Indices]], axes: Sequence[int | None]
-) -> tuple[list[list[Region]], list[Assign]]:
+) -> tuple[list[tuple[Region, ...]], list[Assign]]:
     """The regions of each parameter, and the assigns that later ones of the same file override wholly.
 
     `assigns` come in order with the parameters they apply to, `axes` are the parameters' first axes (None of a
     scalar). A parameter is cut at the ends of all `rows` that apply to it.
     """
     regions = _Regions(assigns, axes)
-    open_anywhere = _Open(regions.count)
-    open_in_file = _Open(regions.count)
+    decided = _Decided()
+    decided_in_file = _Decided()
     overridden = []
     path = None
     for assign, parameters in reversed(assigns):
         if assign.place.path != path:
             path = assign.place.path
-            open_in_file = _Open(regions.count)
+            decided_in_file = _Decided()
         numbers = regions.of(parameters, assign.rows)
-        if not open_in_file.take(assign, numbers) and numbers:
+        if not decided_in_file.take(assign, numbers) and numbers:
             overridden.append(assign)
-        for field, taken in open_anywhere.take(assign, numbers).items():
+        for field, taken in decided.take(assign, numbers).items():
             regions.give(field, assign, taken)
     return regions.by_parameter(), overridden[::-1]
 
 
-class _Open:
-    """The regions in which a field is not decided yet, field by field."""
+class _Decided:
+    """The regions in which a field is decided already, field by field."""
 
-    def __init__(self, count: int) -> None:
-        self._fields = {field: set(range(count)) for field in DECISIONS}
+    def __init__(self) -> None:
+        self._fields: dict[str, set[int]] = {field: set() for field in DECISIONS}
 
-    def take(self, assign: Assign, numbers: Indices) -> Mapping[str, set[int]]:
+    def take(self, assign: Assign, numbers: Indices) -> Mapping[str, Indices]:
         """The regions that this assign decides, by field; empty if it has come too late everywhere."""
         taken = {field: self._close(field, numbers) for field in assign.says}
         if "format" in assign.says:
@@ -91,10 +104,10 @@ class _Open:
                 self._close(field, numbers)
         return {field: regions for field, regions in taken.items() if regions}
 
-    def _close(self, field: str, numbers: Indices) -> set[int]:
-        closed = self._fields[field] & numbers
-        self._fields[field] -= closed
-        return closed
+    def _close(self, field: str, numbers: Indices) -> Indices:
+        taken = numbers - self._fields[field]
+        self._fields[field] |= taken
+        return taken
 
 
 @dataclass(frozen=True)
@@ -144,13 +157,12 @@ class _Regions:
                 new = grown[id(old)] = Verdict({**old, field: assign})
             self._verdicts[number] = new
 
-    def by_parameter(self) -> list[list[Region]]:
-        return [list(self._regions(parameter)) for parameter in range(self._parameters)]
+    def by_parameter(self) -> list[tuple[Region, ...]]:
+        return [self._regions(parameter) for parameter in range(self._parameters)]
 
-    def _regions(self, parameter: int) -> Iterator[Region]:
+    def _regions(self, parameter: int) -> tuple[Region, ...]:
         cut = self._cuts.get(parameter)
         if cut is None:
-            yield Region(None, self._verdicts[parameter])
-            return
-        for number, rows in enumerate(pairwise(cut.ends), start=cut.first):
-            yield Region(rows, self._verdicts[number])
+            return self._verdicts[parameter].whole
+        ends = enumerate(pairwise(cut.ends), start=cut.first)
+        return tuple(Region(rows, self._verdicts[number]) for number, rows in ends)

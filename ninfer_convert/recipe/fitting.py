@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING
 
 from ninfer_convert.layouts import Tensor
 from ninfer_convert.methods.import_encoded import IMPORT_ENCODED
-from ninfer_convert.recipe.choices import Choice, Choices, folded, has_rank
 from ninfer_convert.recipe.resolution import Parent, Piece, Rule
+from ninfer_convert.recipe.shapes import folded, has_rank
 
 if TYPE_CHECKING:
     from ninfer_convert.formats import Format
+    from ninfer_convert.recipe.choices import Choice, Choices
     from ninfer_convert.recipe.complaints import Complaints
     from ninfer_convert.values import Shape
 
@@ -31,73 +32,80 @@ class Fitting:
 
     choices: Choices
     complaints: Complaints
+    _pieces: dict[int, Piece] = field(default_factory=dict)
+    """Of choices by themselves, by their identity."""
 
-    def piece(self, choice: Choice) -> Piece | None:
-        """The object of a choice by itself; None where something is wrong."""
-        if not self._has_rank(choice):
+    def piece(self, name: str, choice: Choice) -> Piece | None:
+        """The object of a choice of the parameter `name` by itself; None where something is wrong.
+
+        Parameters that share a choice share its piece; the choice must live as long as this does.
+        """
+        piece = self._pieces.get(id(choice)) or self._piece(name, choice)
+        if piece is not None:
+            self._pieces[id(choice)] = piece
+        return piece
+
+    def _piece(self, name: str, choice: Choice) -> Piece | None:
+        if not self._has_rank(name, choice):
             return None
         shape = folded(choice.format, choice.shape)
         divisors = _divisors([choice])
         misfit = choice.layout.misfit(Tensor(choice.format, shape, divisors))
         if misfit is None:
             return _piece(choice, shape, divisors)
-        instead = self._instead([choice], misfit)
-        return self.piece(instead[0]) if instead else None
+        instead = self._instead((name,), [choice], misfit)
+        return self._piece(name, instead[0]) if instead else None
 
     def parent(
-        self, members: Sequence[Choice], shape: Shape | None = None, rule: Rule | None = None
+        self, names: tuple[str, ...], members: Sequence[Choice], shape: Shape | None = None, rule: Rule | None = None
     ) -> tuple[Parent, list[Piece]] | None:
-        """One object for several choices, or one; `shape` is the parent's where it is said.
+        """One object for the choices of several parameters, or of one; `shape` is the parent's where it is said.
 
         None where something is wrong. Raises NoParent where the members do not go together.
         """
-        _check_compatible(members)
-        if not all(self._has_rank(member) for member in members):
+        _check_compatible(names, members)
+        if not all(map(self._has_rank, names, members)):
             return None
         first = members[0]
         joined = _joined_shape(first.format, [member.shape for member in members], shape)
         divisors = _divisors(members)
         misfit = first.layout.misfit(Tensor(first.format, joined, divisors))
         if misfit is not None:
-            instead = self._instead(members, misfit)
-            return self.parent(instead, shape, rule) if instead else None
-        names = tuple(member.subject.name for member in members)
+            instead = self._instead(names, members, misfit)
+            return self.parent(names, instead, shape, rule) if instead else None
         parent = Parent(names, joined, first.format.name, first.layout.name, divisors, rule)
         return parent, [_piece(member, _share(first.format, member.shape, joined)) for member in members]
 
-    def _has_rank(self, choice: Choice) -> bool:
+    def _has_rank(self, name: str, choice: Choice) -> bool:
         if has_rank(choice.format, choice.shape):
             return True
         sentence = (
             f"rank {len(choice.shape)}, but {choice.format.name} takes matrices of rank 2 and banks of rank 3; "
             "keep others out with where = { rank = [2, 3] }"
         )
-        self.complaints.add(self.choices.place(choice.verdict, "format"), "rank", sentence, choice.subject.name)
+        self.complaints.add(self.choices.place(choice.verdict, "format"), "rank", sentence, name)
         return False
 
-    def _instead(self, members: Sequence[Choice], misfit: str) -> list[Choice] | None:
+    def _instead(self, names: Sequence[str], members: Sequence[Choice], misfit: str) -> list[Choice] | None:
         """What the members of an object that does not fit are stored as, where they all name the same format."""
-        names = {member.misfit for member in members}
-        if len(names) == 1 and None not in names:
-            instead = [self.choices.instead(member) for member in members]
+        formats = {member.misfit for member in members}
+        if len(formats) == 1 and None not in formats:
+            instead = [self.choices.instead(name, member) for name, member in zip(names, members, strict=True)]
             return [choice for choice in instead if choice] if None not in instead else None
-        for member in members:
+        for name, member in zip(names, members, strict=True):
             sentence = f'{misfit}; say misfit = "bf16" (or another format) for it, or choose another format'
             place = self.choices.place(member.verdict, "format")
-            self.complaints.add(place, "misfit", sentence, member.subject.name)
+            self.complaints.add(place, "misfit", sentence, name)
         return None
 
 
-def _check_compatible(members: Sequence[Choice]) -> None:
+def _check_compatible(names: Sequence[str], members: Sequence[Choice]) -> None:
     first = members[0]
-    for member in members[1:]:
-        for field in COMPATIBLE:
-            one, other = getattr(first, field), getattr(member, field)
+    for name, member in zip(names, members, strict=True):
+        for fact in COMPATIBLE:
+            one, other = getattr(first, fact), getattr(member, fact)
             if one != other:
-                raise NoParent(
-                    f"they differ in {field}: {first.subject.name} has {_named(one)}, "
-                    f"{member.subject.name} {_named(other)}"
-                )
+                raise NoParent(f"they differ in {fact}: {names[0]} has {_named(one)}, {name} {_named(other)}")
 
 
 def _named(value: object) -> object:

@@ -29,7 +29,7 @@ class Objects:
     """
 
     selection: Selection
-    choices: Mapping[str, list[Choice] | None]
+    choices: Mapping[str, Sequence[Choice] | None]
     out: Mapping[str, str]
     fitting: Fitting
     complaints: Complaints
@@ -68,8 +68,8 @@ class Objects:
         """The pieces of every parameter, in the order of the parameters."""
         for name, choices in self.choices.items():
             if name not in self._pieces:
-                pieces = [self.fitting.piece(choice) for choice in choices or ()]
-                self._pieces[name] = tuple(piece for piece in pieces if piece)
+                pieces = [self.fitting.piece(name, choice) for choice in choices or ()]
+                self._pieces[name] = tuple([piece for piece in pieces if piece])
         return {name: self._pieces[name] for name in self.choices}
 
     def _place(self, members: Sequence[str], shape: Shape | None = None, rule: Rule | None = None) -> None:
@@ -78,7 +78,7 @@ class Objects:
         if len(set(members)) < len(members):
             raise NoParent("one is selected twice")
         sound = [choice for choice in choices if choice]
-        made = self.fitting.parent(sound, shape, rule) if len(sound) == len(choices) else None
+        made = self.fitting.parent(tuple(members), sound, shape, rule) if len(sound) == len(choices) else None
         self._pieces.update(dict.fromkeys(members, ()))
         if made is not None:
             parent, pieces = made

@@ -13,7 +13,7 @@ from ninfer_convert.formats.stored import STORED_TYPES
 from ninfer_convert.methods.import_encoded import IMPORT_ENCODED
 from ninfer_convert.recipe.aliases import find_aliases
 from ninfer_convert.recipe.applying import Applying
-from ninfer_convert.recipe.choices import Choices, Locate, nowhere_else, part_of
+from ninfer_convert.recipe.choices import Choices, Locate, nowhere_else
 from ninfer_convert.recipe.complaints import Complaints, listed
 from ninfer_convert.recipe.deciding import decide
 from ninfer_convert.recipe.fitting import Fitting
@@ -22,6 +22,7 @@ from ninfer_convert.recipe.model import Place
 from ninfer_convert.recipe.objects import Objects
 from ninfer_convert.recipe.resolution import Resolution, Rule, Skipped
 from ninfer_convert.recipe.selection import Selection, Subject
+from ninfer_convert.recipe.shapes import part_of
 from ninfer_convert.recipe.uses import Uses
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def resolve(
         shares=shares,
         uses=found_uses,
         skipped=tuple(skipped.values()),
-        defaults_applied={stored: len(names) for stored, names in choices.defaulted.items()},
+        defaults_applied=dict(choices.defaulted),
         misfits=_misfits(decisions, objects.parents),
         locked=applying.passed_by,
         untouched=share,
@@ -145,7 +146,7 @@ def _shares(
     recipe: Recipe,
     aliases: Mapping[str, Alias],
     skipped: Collection[str],
-    chosen: Mapping[str, list[Choice] | None],
+    chosen: Mapping[str, Sequence[Choice] | None],
     complaints: Complaints,
 ) -> Iterator[Alias]:
     """The aliases that are bound; a target must be stored, and in one piece."""
@@ -172,7 +173,7 @@ def _policies(
 
 def _input_divisors(
     parameters: Sequence[Subject],
-    chosen: Mapping[str, list[Choice] | None],
+    chosen: Mapping[str, Sequence[Choice] | None],
     decisions: Mapping[str, Sequence[Piece]],
     parents: Sequence[Parent],
 ) -> dict[str, float]:

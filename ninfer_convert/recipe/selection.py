@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cache, cached_property, partial
 from math import prod
 from typing import TYPE_CHECKING, Protocol
 
@@ -158,10 +158,12 @@ class Selection:
     def _admitted_by(self, where: Where) -> Indices:
         admitted = self._admitted.get(where)
         if admitted is None:
+            judge = cache(partial(admits, where))  # parameters are of few shapes and types
             admitted = self._admitted[where] = frozenset(
                 index
                 for index, subject in enumerate(self._subjects)
-                if admits(where, subject) and (where.depth is None or _within(where.depth, self._depths[index]))
+                if judge(subject.shape, subject.stored)
+                and (where.depth is None or _within(where.depth, self._depths[index]))
             )
         return admitted
 
@@ -183,13 +185,12 @@ def natural_keys(texts: Sequence[str]) -> list[str]:
     return [natural_key(text) for text in texts]
 
 
-def admits(where: Where, subject: Subject) -> bool:
-    """Whether a parameter passes every condition on itself."""
-    shape = subject.shape
+def admits(where: Where, shape: Shape, stored: str) -> bool:
+    """Whether a parameter of this shape and stored type passes every condition on itself."""
     rows, columns = rows_and_columns(shape)
     return (
         (where.rank is None or len(shape) in where.rank)
-        and (where.dtype is None or subject.stored in where.dtype)
+        and (where.dtype is None or stored in where.dtype)
         and (where.min_rows is None or rows >= where.min_rows)
         and (where.max_rows is None or rows <= where.max_rows)
         and (where.min_columns is None or columns >= where.min_columns)
