@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ninfer_convert.errors import Problem, RecipeError, unknown
 
@@ -78,6 +78,19 @@ class Component:
     config: Mapping[str, Any]
 
 
+class Use(Protocol):
+    """How one input of a parameter may be computed, and what that needs."""
+
+    @property
+    def parameter(self) -> str: ...
+
+    @property
+    def activation_policy(self) -> str: ...
+
+    @property
+    def auxiliaries(self) -> Mapping[str, str | float]: ...
+
+
 @dataclass(frozen=True)
 class Stored:
     """What a recipe makes of a model's parameters.
@@ -88,6 +101,7 @@ class Stored:
 
     formats: Mapping[str, tuple[str, ...]]
     places: Mapping[str, tuple[int, int]]
+    uses: Sequence[Use] = ()
 
     def bank(self, names: Sequence[str]) -> str | None:
         """The format of parameters that stand one after the other in one object; None where they do not."""

@@ -44,4 +44,4 @@ def stored(resolution: Resolution) -> Stored:
         formats[alias.name] = formats[alias.target]
         if alias.target in places:
             places[alias.name] = places[alias.target]
-    return Stored(formats, places)
+    return Stored(formats, places, resolution.uses)

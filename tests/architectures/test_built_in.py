@@ -1,5 +1,4 @@
-"""Small models by every built-in recipe: an engine binds them, and what a parameter is bound to is its part of the source,
-encoded."""
+"""Small models by every built-in recipe: an engine binds them, each parameter to its part of the source, encoded."""
 
 from __future__ import annotations
 

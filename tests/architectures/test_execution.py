@@ -11,8 +11,9 @@ import pytest
 from ninfer_convert import plan
 from ninfer_convert.architectures import Stored
 from ninfer_convert.architectures.qwen3_5.config import read_text_config
-from ninfer_convert.architectures.qwen3_5.execution import unknown_banks
+from ninfer_convert.architectures.qwen3_5.execution import unknown_banks, unread
 from ninfer_convert.errors import Problem, RecipeError
+from ninfer_convert.recipe import Use
 from tests.architectures import small
 from tests.architectures.building import resources, write_files, write_headers
 from tests.architectures.facts import Facts, facts_27b, facts_35b
@@ -133,6 +134,7 @@ def test_banks_of_the_model_with_experts(formats: tuple[str, ...]) -> None:
         (5, "q4_g64_fp16", "moe/"),
         (6, "q4_g64_fp16", "moe/"),
         (7, "bf16", "moe/"),
+        (7, "nvfp4", "moe/"),
     ],
 )
 def test_banks_of_experts_of_a_format_without_a_kernel(index: int, format: str, folder: str) -> None:
@@ -151,6 +153,67 @@ def test_experts_in_another_order_are_no_bank() -> None:
     swapped = (*GROUPS_35B[:4], GROUPS_35B[4][::-1], *GROUPS_35B[5:])
     (message,) = banks_of(facts_35b(fused=True), FORMATS_35B, swapped)
     assert "experts/0/gate to experts/255/up apart, as q4_g64_fp16" in message
+
+
+GATE, UP = "text/layers/5/mlp/gate", "text/layers/5/mlp/up"
+EMBEDDING, HEADS = "text/token_embedding", "text/output_head"
+
+
+def divided(policy: str, *divisors: float | None, second: str | None = None) -> Stored:
+    """Gate and up as one nvfp4 object, with the divisors of their inputs."""
+    known = [{} if divisor is None else {"activation_input_divisor": divisor} for divisor in divisors]
+    uses = [
+        Use(name, "text/layers/5/ffn_input", said, auxiliaries, None)
+        for name, said, auxiliaries in zip((GATE, UP), (policy, second or policy), known, strict=True)
+    ]
+    formats = {EMBEDDING: ("bf16",), GATE: ("nvfp4",), UP: ("nvfp4",)}
+    return Stored(formats, {GATE: (0, 0), UP: (0, 1)}, uses)
+
+
+def test_an_nvfp4_bank_is_computed_by_one_policy_with_one_divisor() -> None:
+    assert list(unread(divided("AllowA4", 0.5, 0.5))) == []
+    assert list(unread(divided("AllowA8", None, 0.5))) == []
+    assert list(unread(divided("AllowA4", 0.5, 0.25))) == [
+        f"{GATE} to {UP} bind as nvfp4 in one object with several activation_input_divisors, but the engine computes "
+        "4-bit activations with one"
+    ]
+    assert list(unread(divided("AllowA4", 0.5, 0.5, second="A16Only"))) == [
+        f"{GATE} to {UP} bind as nvfp4 in one object with several activation policies, but the engine computes all of "
+        "it by the strictest"
+    ]
+
+
+def test_a_ternary_embedding_needs_a_rotated_head() -> None:
+    def made(**auxiliaries: str) -> Stored:
+        uses = [Use(HEADS, "text/final_hidden", "A16Only", auxiliaries, None)]
+        return Stored({EMBEDDING: ("t2_g128_fp16",)}, {EMBEDDING: (0, 0)}, uses)
+
+    assert list(unread(made(hadamard_signs="signs"))) == []
+    (message,) = unread(made())
+    assert message == (
+        "text/token_embedding as t2_g128_fp16 binds, but the engine reads that only beside a rotated head, one whose "
+        "use has hadamard_signs: give them in a [[use]] of text/output_head, or choose another format"
+    )
+
+
+def test_what_is_computed_by_itself_is_one_region(dense: Path, tmp_path: Path) -> None:
+    cut = '[[assign]]\nselect = "text/layers/{0..3}/mlp/down"\nrows = [0, 128]\nformat = "q8_g32_fp16"\n'
+    assert warnings(dense, written(tmp_path, PAIRS + cut)) == [
+        "text/layers/0/mlp/down (and 3 more) bind in pieces by rows, but the engine computes with one region of one "
+        "object"
+    ]
+
+
+def test_what_layers_have_together_is_on_one_device(dense: Path, tmp_path: Path) -> None:
+    group = '[[group]]\nselect = ["text/layers/0/mlp/down", "text/layers/5/mlp/down"]\n'
+    found = plan(dense, written(tmp_path, PAIRS + group)).warnings
+    assert [(problem.code, problem.message) for problem in found] == [
+        (
+            "one-device",
+            "text/layers/0/mlp/down and text/layers/5/mlp/down are in one object, which an engine refuses where their "
+            "layers are on other devices",
+        )
+    ]
 
 
 def test_sizes_that_no_kernel_is_made_for(tmp_path: Path) -> None:

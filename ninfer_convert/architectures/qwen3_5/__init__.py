@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ninfer_convert.architectures.base import Architecture, Component, Model
 from ninfer_convert.architectures.filling import fill, tied_head
 from ninfer_convert.architectures.qwen3_5.config import IMPLEMENTATIONS, read_text_config, refuse_another_model
-from ninfer_convert.architectures.qwen3_5.execution import unknown_banks, unknown_sizes
+from ninfer_convert.architectures.qwen3_5.execution import across_layers, unknown_banks, unknown_sizes, unread
 from ninfer_convert.architectures.qwen3_5.gguf import (
     DENSE,
     MOE,
@@ -93,7 +94,9 @@ def _arrange(checkpoint: Checkpoint, text: TextConfig, tensors: Collection[str])
 def _warnings(text: TextConfig, path: str, stored: Stored) -> Iterator[Problem]:
     """What the engine binds, but is not known to compute."""
     sizes = [Problem("geometry", message, path=path) for message in unknown_sizes(text)]
-    yield from sizes or (Problem("no-kernel", message) for message in unknown_banks(text, stored))
+    banks = chain(unknown_banks(text, stored), unread(stored))
+    yield from sizes or (Problem("no-kernel", message) for message in banks)
+    yield from (Problem("one-device", message) for message in across_layers(stored))
 
 
 QWEN3_5 = Architecture("qwen3_5", build, classes=tuple(IMPLEMENTATIONS), gguf=(DENSE, MOE))

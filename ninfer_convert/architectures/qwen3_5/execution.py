@@ -13,7 +13,7 @@ from ninfer_convert.architectures.qwen3_5.config import FULL, LINEAR
 from ninfer_convert.architectures.qwen3_5.text import Sizes
 
 if TYPE_CHECKING:
-    from ninfer_convert.architectures.base import Stored
+    from ninfer_convert.architectures.base import Stored, Use
     from ninfer_convert.architectures.qwen3_5.config import TextConfig
 
 LARGE, SMALL = 5120, 2048
@@ -54,16 +54,24 @@ _WITH_EXPERTS: Mapping[str, tuple[_Way, ...]] = {
             "router shared_score": (_BF16,),
             _GATE_UP: gate_up,
             _DOWN: down,
-            "shared/gate shared/up": (_Q8, _NVFP4),
-            "shared/down": (_Q8, _NVFP4),
+            "shared/gate shared/up": shared,
+            "shared/down": shared,
         }
-        for gate_up, down in (((_Q4,), (_Q5, _Q6)), ((_Q8,), (_Q8,)), ((_NVFP4,), (_NVFP4,)))
+        for gate_up, down, shared in (
+            ((_Q4,), (_Q5, _Q6), (_Q8,)),
+            ((_Q8,), (_Q8,), (_Q8,)),
+            ((_NVFP4,), (_NVFP4,), (_Q8, _NVFP4)),
+        )
     ),
 }
 """By the folder of an operation's parameters: the ways in which it is computed."""
 
 _MIXERS = {"attention/": FULL, "gdn/": LINEAR}
 """The kind of layer that an operation is of, where it is not of all."""
+
+_EMBEDDING, _HEAD = "text/token_embedding", "text/output_head"
+_ALONE = (_EMBEDDING, _HEAD, "attention/output", "gdn/output", "mlp/down")
+"""How the names of parameters end that are computed by themselves."""
 
 
 def unknown_sizes(text: TextConfig) -> Iterator[str]:
@@ -104,6 +112,65 @@ def unknown_banks(text: TextConfig, stored: Stored) -> Iterator[str]:
             f"{folder}: {banks} in {layers} ({places[0]}...) bind, but are none of the banks that the engine is known "
             "to compute with"
         )
+
+
+def unread(stored: Stored) -> Iterator[str]:
+    """What no kernel is known to read, although every format has one."""
+    cut = [name for name, formats in stored.formats.items() if len(formats) > 1 and name.endswith(_ALONE)]
+    if cut:
+        yield f"{_and_more(cut)} bind in pieces by rows, but the engine computes with one region of one object"
+    rotated = any("hadamard_signs" in use.auxiliaries for use in stored.uses if use.parameter == _HEAD)
+    if _T2 in stored.formats[_EMBEDDING] and not rotated:
+        yield (
+            f"{_EMBEDDING} as {_T2} binds, but the engine reads that only beside a rotated head, one whose use has "
+            f"hadamard_signs: give them in a [[use]] of {_HEAD}, or choose another format"
+        )
+    policies, divisors = [], []
+    for names, uses in _shared_nvfp4(stored):
+        found = {use.activation_policy for use in uses}
+        if len(found) > 1:
+            policies.append(names)
+        elif found == {"AllowA4"} and len({use.auxiliaries.get("activation_input_divisor") for use in uses}) > 1:
+            divisors.append(names)
+    if policies:
+        yield (
+            f"{_and_more(policies)} bind as nvfp4 in one object with several activation policies, but the engine "
+            "computes all of it by the strictest"
+        )
+    if divisors:
+        yield (
+            f"{_and_more(divisors)} bind as nvfp4 in one object with several activation_input_divisors, but the engine "
+            "computes 4-bit activations with one"
+        )
+
+
+def across_layers(stored: Stored) -> Iterator[str]:
+    """Objects that several layers read, which an engine on several devices has no place for."""
+    layers: dict[int, dict[str, str]] = {}
+    for name, (object, _) in stored.places.items():
+        if name.startswith("text/layers/"):
+            layers.setdefault(object, {}).setdefault(name.split("/")[2], name)
+    shared = [" and ".join([*names.values()][:2]) for names in layers.values() if len(names) > 1]
+    if shared:
+        yield f"{_and_more(shared)} are in one object, which an engine refuses where their layers are on other devices"
+
+
+def _shared_nvfp4(stored: Stored) -> Iterator[tuple[str, list[Use]]]:
+    """Names of several parameters in one nvfp4 object, and their uses."""
+    members: dict[int, list[str]] = {}
+    for name, (object, _) in stored.places.items():
+        if stored.formats[name] == (_NVFP4,):
+            members.setdefault(object, []).append(name)
+    uses: dict[str, list[Use]] = {}
+    for use in stored.uses:
+        uses.setdefault(use.parameter, []).append(use)
+    for names in members.values():
+        if len(names) > 1:
+            yield f"{names[0]} to {names[-1]}", [use for name in names for use in uses.get(name, ())]
+
+
+def _and_more(names: list[str]) -> str:
+    return f"{names[0]} (and {len(names) - 1} more)" if len(names) > 1 else names[0]
 
 
 def _computes(way: _Way, stored: Stored, before: str) -> bool:
