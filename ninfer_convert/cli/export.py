@@ -36,7 +36,12 @@ if TYPE_CHECKING:
 @click.option(
     "--max-shard-bytes", type=size, help="In a folder, cut weights above this size into shards.  [default: 5GB]"
 )
-@click.option("--like", type=path, metavar="CHECKPOINT", help="Give tensors the names that they have in CHECKPOINT.")
+@click.option(
+    "--like",
+    type=path,
+    metavar="CHECKPOINT",
+    help="Write the tensors of CHECKPOINT, named and arranged as there, out of the parameters that are parts of them.",
+)
 @click.option("--force", is_flag=True, help="Replace what stands at OUT.")
 @jobs_option
 @quiet_option

@@ -80,43 +80,71 @@ def pair(artifact: OpenArtifact, other: OpenArtifact | Checkpoint) -> Pairing:
     Raises SourceError where a checkpoint's config cannot be read, or is not that of its tensors.
     """
     skipped = _skipped(artifact.directory)
-    names: Mapping[str, str]
-    counterparts: Mapping[str, Counterpart]
-    logical: Mapping[str, Counterpart] = {}
+    found: Mapping[str, Counterpart]
     if isinstance(other, OpenArtifact):
         skipped |= _skipped(other.directory)
-        names = {name: name for name in other}
-        counterparts = dict(other)
-        unread: tuple[str, ...] = ()
+        found = dict(other)
+        others = tuple(other)
     else:
-        config = read_config(other)
-        classification = classify(other, config)
-        unread = tuple(module.parameter for module in classification.modules if module.source is None)
-        sources = {name: source for name, source in classification.sources.items() if name not in unread}
-        counterparts = {name: _Tensor(source) for name, source in sources.items()}
-        owners = {origin.tensor: name for name, source in sources.items() for origin in source.origins}
-        names = by_provenance(artifact.directory, owners)
-        logical = _logical(artifact, other, config, sources)
-    found = {**{name: counterparts[own] for name, own in names.items()}, **logical}
+        met_by = views(artifact, other)
+        found = {name: _Tensor(view) for name, view in met_by.all.items()}
+        others = met_by.names
     pairs = [(artifact[name], found[name]) for name in artifact if name in found]
     met = {counterpart.name for _, counterpart in pairs}
     return Pairing(
         tuple(pairs),
         tuple(name for name in artifact if name not in found and name not in skipped),
-        tuple(name for name in (*counterparts, *unread) if name not in met and name not in skipped),
+        tuple(name for name in others if name not in met and name not in skipped),
         skipped,
     )
 
 
+@dataclass(frozen=True)
+class Views:
+    """What a checkpoint has for an artifact's parameters.
+
+    `weights` are its tensors and encoded weights by name, without those `unread`, which nothing can read. `by_name` and
+    `logical` are views of them, mostly of the whole, by parameter: what provenance and names tell, and what its
+    architecture sees in it, where the artifact has an architecture's names too; parameters that the artifact lacks are
+    among the second.
+    """
+
+    weights: Mapping[str, Source]
+    unread: tuple[str, ...]
+    by_name: Mapping[str, Source]
+    logical: Mapping[str, Source]
+
+    @property
+    def all(self) -> Mapping[str, Source]:
+        """By parameter; what the architecture sees counts."""
+        return {**self.by_name, **self.logical}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All that the checkpoint holds."""
+        return (*self.weights, *self.unread)
+
+
+def views(artifact: OpenArtifact, checkpoint: Checkpoint) -> Views:
+    """Find what the checkpoint has for each parameter; no weight is read. Raises SourceError as `pair` does."""
+    config = read_config(checkpoint)
+    classification = classify(checkpoint, config)
+    unread = tuple(module.parameter for module in classification.modules if module.source is None)
+    weights = {name: source for name, source in classification.sources.items() if name not in unread}
+    owners = {origin.tensor: name for name, source in weights.items() for origin in source.origins}
+    by_name = {name: weights[own] for name, own in by_provenance(artifact.directory, owners).items()}
+    return Views(weights, unread, by_name, _logical(artifact, checkpoint, config, weights))
+
+
 def _logical(
-    artifact: OpenArtifact, checkpoint: Checkpoint, config: Mapping[str, Any] | None, sources: Mapping[str, Source]
-) -> dict[str, Counterpart]:
+    artifact: OpenArtifact, checkpoint: Checkpoint, config: Mapping[str, Any] | None, weights: Mapping[str, Source]
+) -> dict[str, Source]:
     """What an architecture sees in a checkpoint under the names of an artifact that it named too."""
     architecture = naming(checkpoint, config)
     if architecture is None or not any(name.startswith(f"{architecture.components[0]}/") for name in artifact):
         return {}
-    model = architecture.build(checkpoint, config, sources, Request(main=config))
-    return {parameter.name: _Tensor(parameter.source) for parameter in model.parameters}
+    model = architecture.build(checkpoint, config, weights, Request(main=config))
+    return {parameter.name: parameter.source for parameter in model.parameters}
 
 
 @dataclass(frozen=True)
@@ -202,6 +230,16 @@ def by_provenance(directory: Directory, owners: Mapping[str, str]) -> dict[str, 
             shared.setdefault(binding, weight)
     aliases = {name: shared[binding] for name, binding in directory.bindings.items() if binding in shared}
     return aliases | found
+
+
+def selections(directory: Directory) -> dict[str, str]:
+    """Parameter -> what was taken of its tensor, where that was recorded and is not all of it as it stands."""
+    found: dict[str, str] = {}
+    for made in _records(directory.provenance.get("objects")):
+        parameters, taken = _names(made.get("parameters")), made.get("selections")
+        if isinstance(taken, list) and len(taken) == len(parameters):
+            found |= {name: one for name, one in zip(parameters, taken, strict=True) if isinstance(one, str)}
+    return found
 
 
 def _skipped(directory: Directory) -> dict[str, str]:

@@ -22,7 +22,7 @@ from ninfer_convert.errors import nearest, printable
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ninfer_convert.container import Directory
+    from ninfer_convert.container import Directory, Use
     from ninfer_convert.values import Shape, Words
 
 PIECE_ELEMENTS = 1 << 18
@@ -224,6 +224,11 @@ class OpenArtifact(Mapping[str, StoredParameter]):
             raise KeyError(f"{printable(self.artifact.path)} holds no parameter {name!r}{hint}")
         spans = tuple(_spans(self.artifact, binding))
         return StoredParameter(name, _shape(self.directory, name, binding, spans), spans)
+
+    def auxiliary(self, use: Use, role: str) -> StoredParameter:
+        """What the use has in this role, as a parameter called like the role; KeyError where it has nothing."""
+        spans = tuple(_spans(self.artifact, use.auxiliaries[role]))
+        return StoredParameter(role, (sum(span.elements for span in spans),), spans)
 
     def __contains__(self, name: object) -> bool:
         return name in self.directory.bindings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
@@ -98,11 +99,12 @@ def test_whatever_shows_all_of_a_source_gives_it_back(data: st.DataObject) -> No
 
 def test_views_built_apart_are_equal_where_they_look_in_the_same_way() -> None:
     root, other = numbered(2, 6), numbered(2, 6)
-    for make in (
+    makes: list[Callable[[Source], Source]] = [
         lambda source: views.take_rows(views.reshape(source, (4, 3)), 1, 3),
         lambda source: views.add(views.transpose(source), -1),
         lambda source: views.log_neg(views.gather_columns(source, ((3, 6), (0, 3)))),
-    ):
+    ]
+    for make in makes:
         assert make(root) == make(root)
         assert hash(make(root)) == hash(make(root))
         assert make(root) != make(other)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ninfer_convert.errors import ArtifactError, OutputError, Problem, UsageError, printable, unknown
 from ninfer_convert.pipeline.export import folder, gguf, safetensors
 from ninfer_convert.pipeline.export.files import File, write_files
-from ninfer_convert.pipeline.export.naming import named
+from ninfer_convert.pipeline.export.naming import COLUMNS, named
 from ninfer_convert.pipeline.export.staging import staged
 from ninfer_convert.pipeline.stored import open_artifact
 from ninfer_convert.sources.labels import counted
@@ -20,7 +20,8 @@ from ninfer_convert.sources.labels import counted
 if TYPE_CHECKING:
     from ninfer_convert.container import Directory
     from ninfer_convert.pipeline.run import Progress
-    from ninfer_convert.pipeline.stored import OpenArtifact, StoredParameter
+    from ninfer_convert.pipeline.stored import OpenArtifact
+    from ninfer_convert.values import Source
 
 SHARD_BYTES = 5 * 10**9
 """Bytes of tensors above which a folder's safetensors are cut into shards, where nothing else is said."""
@@ -30,7 +31,8 @@ SHARD_BYTES = 5 * 10**9
 class Exported:
     """What an export has written: (path, size) of each file.
 
-    `decoded` counts the parameters whose values were decoded; the others have kept their words. `left_out` names the
+    `parameters` counts what was exported, tensors of a checkpoint where names are those of one; `decoded` those whose
+    values were decoded or computed, while the others have kept their words. `left_out` names the
     resources that such an export has no place for.
     """
 
@@ -70,7 +72,8 @@ def export(
     An `output` that ends in .gguf becomes a GGUF, one in .safetensors a file of the tensors alone; anything else is a
     folder, made or filled: safetensors, above `max_shard_bytes` bytes in shards with an index, config.json, resources.
     In safetensors parameters of direct formats keep their words, the others are decoded to `dtype`: fp32 (the usual)
-    or bf16. In GGUF all keep their words. Tensors have the artifact's logical names, or the checkpoint `like`'s own.
+    or bf16. In GGUF all keep their words. Tensors have the artifact's logical names and shapes; with the checkpoint
+    `like` they are those of that checkpoint, each put together again of the parameters that are parts of it.
 
     What stands there is replaced with `force` alone; whatever is raised leaves it as it was. `progress` is called
     after every piece, from any thread, one call at a time. Raises UsageError for options that have no meaning for such
@@ -80,8 +83,8 @@ def export(
     start = time.monotonic()
     with open_artifact(path) as artifact:
         _refuse_unreadable(artifact)
-        parameters, notes = named(artifact, like)
-        plan = _plan(artifact, parameters, os.fspath(output), dtype, max_shard_bytes)
+        exported = named(artifact, like)
+        plan = _plan(artifact, exported.sources, os.fspath(output), dtype, max_shard_bytes)
         _refuse_inputs(artifact, plan)
         names = [file.name for file in plan.files]
         needed = sum(file.size for file in plan.files)
@@ -89,17 +92,17 @@ def export(
             write_files(plan.files, temporary, jobs, progress)
         return Exported(
             files=tuple((os.path.join(plan.folder, file.name), file.size) for file in plan.files),
-            parameters=len(parameters),
+            parameters=len(exported.sources),
             decoded=plan.decoded,
             left_out=plan.left_out,
             seconds=time.monotonic() - start,
-            warnings=(*notes, *_warnings(artifact.directory)),
+            warnings=(*exported.warnings, *_warnings(artifact.directory, exported.ordered)),
         )
 
 
 def _plan(
     artifact: OpenArtifact,
-    parameters: Mapping[str, StoredParameter],
+    sources: Mapping[str, Source],
     output: str,
     dtype: str | None,
     max_shard_bytes: int | None,
@@ -110,17 +113,17 @@ def _plan(
     if suffix == gguf.SUFFIX and not os.path.isdir(output):
         _refuse_option("dtype", dtype, "a GGUF keeps all words as they are")
         _refuse_option("max_shard_bytes", max_shard_bytes, "a GGUF is written as one file")
-        file = gguf.plan_file(parameters, artifact, name)
+        file = gguf.plan_file(sources, artifact, name)
         return _Plan(beside, (file,), left_out=tuple(role for role in roles if role != gguf.METADATA_ROLE))
-    decoded = sum(map(safetensors.is_decoded, parameters.values()))
+    decoded = sum(map(safetensors.is_decoded, sources.values()))
     id, dtype = artifact.artifact.artifact_id, dtype or "fp32"
     if dtype not in safetensors.DTYPES:
         raise UsageError(Problem("unknown-dtype", unknown("dtype", dtype, safetensors.DTYPES)))
     if suffix == safetensors.SUFFIX and not os.path.isdir(output):
         _refuse_option("max_shard_bytes", max_shard_bytes, "one file is asked for; name a folder to have shards")
-        return _Plan(beside, safetensors.plan_files(parameters, id, stem, dtype, None), decoded, roles)
+        return _Plan(beside, safetensors.plan_files(sources, id, stem, dtype, None), decoded, roles)
     limit = SHARD_BYTES if max_shard_bytes is None else max_shard_bytes
-    weights = safetensors.plan_files(parameters, id, folder.STEM, dtype, limit)
+    weights = safetensors.plan_files(sources, id, folder.STEM, dtype, limit)
     others = folder.companions(artifact.artifact, [file.name for file in weights])
     return _Plan(os.path.dirname(os.path.join(output, "")), (*others, *weights), decoded, owned=True)
 
@@ -155,9 +158,11 @@ def _refuse_inputs(artifact: OpenArtifact, plan: _Plan) -> None:
             raise OutputError(Problem("is-input", message, path=target))
 
 
-def _warnings(directory: Directory) -> Iterator[Problem]:
-    """What the weights are used with, which neither format has a place for."""
-    lost = Counter(role for use in directory.uses for role in use.auxiliaries)
+def _warnings(directory: Directory, ordered: Collection[str]) -> Iterator[Problem]:
+    """What the weights are used with, which neither format has a place for; columns are put back where `ordered`."""
+    lost = Counter(
+        role for use in directory.uses for role in use.auxiliaries if role != COLUMNS or use.parameter not in ordered
+    )
     for role, count in sorted(lost.items()):
         message = (
             f"{printable(role)} of {counted(count, 'use')} is left out; the weights are written as they are stored"

@@ -14,69 +14,67 @@ from typing import TYPE_CHECKING
 from ninfer_convert.errors import OutputError, Problem, printable
 from ninfer_convert.pipeline.counterparts import by_provenance
 from ninfer_convert.pipeline.export.files import File, Region
-from ninfer_convert.pipeline.export.tensors import KEEPING, region
+from ninfer_convert.pipeline.export.parameters import KEEPING, formats, keeping
+from ninfer_convert.pipeline.export.tensors import region
 from ninfer_convert.sources.gguf_header import MAGIC, MAX_DIMENSIONS, VERSION, parse_section
 from ninfer_convert.sources.gguf_metadata import STRING
 from ninfer_convert.sources.labels import counted, label, some
 
 if TYPE_CHECKING:
     from ninfer_convert.container import Directory
-    from ninfer_convert.pipeline.stored import OpenArtifact, StoredParameter
+    from ninfer_convert.formats.stored import StoredType
+    from ninfer_convert.pipeline.stored import OpenArtifact
     from ninfer_convert.sources.gguf_header import Header
+    from ninfer_convert.values import Shape, Source
 
 SUFFIX = ".gguf"
 METADATA_ROLE = "gguf_metadata"
 ALIGNMENT = 32
 
 
-def plan_file(parameters: Mapping[str, StoredParameter], artifact: OpenArtifact, file_name: str) -> File:
-    """The file that holds `parameters`, by the name each has there.
+def plan_file(sources: Mapping[str, Source], artifact: OpenArtifact, file_name: str) -> File:
+    """The file that holds `sources`, by the name each has there.
 
     The metadata is what the artifact has kept of its source's, but for alignment and split keys, and tensors stand in
     the source's order, new ones behind; where nothing was kept only the architecture is named. Raises OutputError with
-    every parameter that GGUF cannot hold, SourceError where the kept metadata cannot be read.
+    every tensor that GGUF cannot hold, SourceError where the kept metadata cannot be read.
     """
-    if problems := list(_problems(parameters)):
+    kinds = {name: kind for name, source in sources.items() if (kind := keeping(source)) is not None}
+    if problems := list(_problems(sources, kinds)):
         raise OutputError(problems)
     kept = _kept(artifact)
-    in_header, in_data = _orders(parameters, artifact.directory, kept)
+    in_header, in_data = _orders(sources, artifact.directory, kept)
     regions: dict[str, Region] = {}
     end = 0
     for name in in_data:
-        regions[name] = region(parameters[name], KEEPING[parameters[name].format], end)
+        regions[name] = region(name, sources[name], kinds[name], end)
         end = _aligned(regions[name].end)
     entries = _entries(kept) if kept is not None else _least_entries(artifact.directory)
-    infos = [_info(name, parameters[name], regions[name].offset) for name in in_header]
+    infos = [_info(name, sources[name].shape, kinds[name], regions[name].offset) for name in in_header]
     head = MAGIC + struct.pack("<IQQ", VERSION, len(infos), len(entries)) + b"".join((*entries, *infos))
     start = _aligned(len(head))
     placed = tuple(replace(each, offset=start + each.offset) for each in regions.values())
     return File(file_name, start + end, head, placed)
 
 
-def _problems(parameters: Mapping[str, StoredParameter]) -> Iterator[Problem]:
-    """What GGUF cannot hold, parameters of one format together."""
+def _problems(sources: Mapping[str, Source], kinds: Mapping[str, StoredType]) -> Iterator[Problem]:
+    """What GGUF cannot hold, tensors of formats that it has no type for together."""
     strange: dict[str, list[str]] = {}
-    for name, parameter in parameters.items():
-        if parameter.format not in KEEPING:
-            strange.setdefault(parameter.format, []).append(name)
-        elif (fault := _shape_fault(parameter)) is not None:
+    for name, source in sources.items():
+        fault = None
+        if len(source.shape) > MAX_DIMENSIONS:
+            fault = f"has {len(source.shape)} axes, more than the {MAX_DIMENSIONS} that GGUF allows"
+        if name not in kinds:
+            if formats(source) not in KEEPING:
+                strange.setdefault(formats(source), []).append(name)
+                continue
+            fault = f"is not made of whole rows of {KEEPING[formats(source)].name} blocks"
+        if fault is not None:
             yield Problem("not-gguf", f"{label(name)}: {fault}; export as safetensors", tensor=name)
     for format, names in strange.items():
         message = f"GGUF has no type for {printable(format)}, in which {counted(len(names), 'parameter')} "
         message += f"({some(names)}) {'is' if len(names) == 1 else 'are'} kept; export as safetensors"
         yield Problem("not-gguf", message, tensor=names[0])
-
-
-def _shape_fault(parameter: StoredParameter) -> str | None:
-    """Why GGUF cannot hold the words of a type that it has, None if it can."""
-    if len(parameter.shape) > MAX_DIMENSIONS:
-        return f"has {len(parameter.shape)} axes, more than the {MAX_DIMENSIONS} that GGUF allows"
-    kind, columns = KEEPING[parameter.format], parameter.shape[-1] if parameter.shape else 1
-    if kind.kind == "block" and any(
-        span.columns != columns or span.begin % columns or span.end % columns for span in parameter.spans
-    ):
-        return f"is not made of whole rows of {kind.name} blocks"
-    return None
 
 
 def _kept(artifact: OpenArtifact) -> Header | None:
@@ -89,9 +87,7 @@ def _kept(artifact: OpenArtifact) -> Header | None:
     return None
 
 
-def _orders(
-    parameters: Mapping[str, StoredParameter], directory: Directory, kept: Header | None
-) -> tuple[list[str], list[str]]:
+def _orders(sources: Mapping[str, Source], directory: Directory, kept: Header | None) -> tuple[list[str], list[str]]:
     """The names in the order of tensor infos, and of data; of a split set the first part's come first."""
     infos = kept.infos if kept is not None else ()
     later = list(_later_tensors(directory))
@@ -99,7 +95,8 @@ def _orders(
 
     def ordered(tensors: Sequence[str]) -> list[str]:
         places = {tensor: place for place, tensor in enumerate(tensors)}
-        return sorted(parameters, key=lambda name: places.get(origins.get(parameters[name].name, ""), len(places)))
+        found = {name: origins.get(source.origins[0].tensor, "") for name, source in sources.items()}
+        return sorted(sources, key=lambda name: places.get(found[name], len(places)))
 
     by_offset = sorted(infos, key=lambda info: info.offset)
     return ordered([*(info.name for info in infos), *later]), ordered([*(info.name for info in by_offset), *later])
@@ -128,11 +125,9 @@ def _least_entries(directory: Directory) -> list[bytes]:
     return [_text("general.architecture") + struct.pack("<I", STRING) + _text(architecture)]
 
 
-def _info(name: str, parameter: StoredParameter, offset: int) -> bytes:
+def _info(name: str, shape: Shape, kind: StoredType, offset: int) -> bytes:
     """The tensor's info: dimensions are listed fastest first."""
-    dimensions = parameter.shape[::-1]
-    kind = KEEPING[parameter.format]
-    return _text(name) + struct.pack(f"<I{len(dimensions)}QIQ", len(dimensions), *dimensions, kind.ggml, offset)
+    return _text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape[::-1], kind.ggml, offset)
 
 
 def _text(text: str) -> bytes:

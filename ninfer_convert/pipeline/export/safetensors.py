@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import TYPE_CHECKING
 
 from ninfer_convert.errors import OutputError, Problem
 from ninfer_convert.formats.stored import STORED_TYPES
 from ninfer_convert.pipeline.export.files import File
-from ninfer_convert.pipeline.export.tensors import KEEPING, region
+from ninfer_convert.pipeline.export.parameters import formats, keeping
+from ninfer_convert.pipeline.export.tensors import region
 
 if TYPE_CHECKING:
     from ninfer_convert.formats.stored import StoredType
-    from ninfer_convert.pipeline.stored import StoredParameter
+    from ninfer_convert.values import Source
 
-    Tensor = tuple[str, StoredParameter, StoredType]
+    Tensor = tuple[str, Source, StoredType]
 
 SUFFIX = ".safetensors"
 DTYPES = {"fp32": STORED_TYPES["F32"], "bf16": STORED_TYPES["BF16"]}
@@ -29,18 +31,18 @@ _ALIGNMENT = 8
 
 
 def plan_files(
-    parameters: Mapping[str, StoredParameter], artifact_id: str, stem: str, dtype: str, limit: int | None
+    sources: Mapping[str, Source], artifact_id: str, stem: str, dtype: str, limit: int | None
 ) -> tuple[File, ...]:
-    """The files that hold `parameters`, by the name each has there: one, or, above `limit` bytes of tensors, shards
-    and behind them an index.
+    """The files that hold `sources`, by the name each has there: one, or, above `limit` bytes of tensors, shards and
+    behind them an index.
 
-    Parameters of one direct format keep their words; the others are decoded to `dtype`. Raises OutputError for a name
+    Those of one direct format keep their words; the others are decoded to `dtype`. Raises OutputError for a name
     that the format reserves.
     """
-    if _METADATA in parameters:
+    if _METADATA in sources:
         message = f"the parameter {_METADATA} cannot be exported: safetensors keeps this name for itself"
         raise OutputError(Problem("reserved-name", message, tensor=_METADATA))
-    tensors = [(name, parameter, _kind(parameter, dtype)) for name, parameter in parameters.items()]
+    tensors = [(name, source, _kind(source, dtype)) for name, source in sources.items()]
     shards = _shards(tensors, limit)
     if len(shards) == 1:
         return (_file(stem + SUFFIX, tensors, artifact_id),)
@@ -54,19 +56,20 @@ def plan_files(
     return (*files, File(f"{stem}{SUFFIX}.index.json", len(text), text))
 
 
-def is_decoded(parameter: StoredParameter) -> bool:
-    """Whether its values are exported, and not its words: whether it is kept in anything but one direct format."""
-    kind = KEEPING.get(parameter.format)
-    return kind is None or kind.kind == "block"
+def is_decoded(source: Source) -> bool:
+    """Whether its values are exported, and not its words: whether it is anything but words of one direct format."""
+    kind = keeping(source)
+    return kind is None or kind.kind == "block" or kind.identical != formats(source)
 
 
-def _kind(parameter: StoredParameter, dtype: str) -> StoredType:
-    return DTYPES[dtype] if is_decoded(parameter) else KEEPING[parameter.format]
+def _kind(source: Source, dtype: str) -> StoredType:
+    kind = keeping(source)
+    return DTYPES[dtype] if kind is None or is_decoded(source) else kind
 
 
 def _nbytes(tensor: Tensor) -> int:
-    _, parameter, kind = tensor
-    return parameter.elements * kind.block_bytes
+    _, source, kind = tensor
+    return prod(source.shape) * kind.block_bytes
 
 
 def _shards(tensors: Sequence[Tensor], limit: int | None) -> list[list[Tensor]]:
@@ -89,20 +92,20 @@ def _file(name: str, tensors: Sequence[Tensor], artifact_id: str) -> File:
     header: dict[str, object] = {_METADATA: _metadata(tensors, artifact_id)}
     end = 0
     for tensor in sorted(tensors, key=lambda tensor: -tensor[2].block_bytes):
-        own, parameter, kind = tensor
+        own, source, kind = tensor
         begin, end = end, end + _nbytes(tensor)
-        header[own] = {"dtype": kind.name, "shape": parameter.shape, "data_offsets": [begin, end]}
-        placed.append((parameter, kind, begin))
+        header[own] = {"dtype": kind.name, "shape": source.shape, "data_offsets": [begin, end]}
+        placed.append((own, source, kind, begin))
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % _ALIGNMENT)
     head = len(text).to_bytes(8, "little") + text
-    regions = tuple(region(parameter, kind, len(head) + begin) for parameter, kind, begin in placed)
+    regions = tuple(region(own, source, kind, len(head) + begin) for own, source, kind, begin in placed)
     return File(name, len(head) + end, head, regions)
 
 
 def _metadata(tensors: Sequence[Tensor], artifact_id: str) -> dict[str, str]:
-    """`format` is what Hugging Face's readers ask for; of decoded parameters, what their words were."""
-    decoded = {name: parameter.format for name, parameter, _ in tensors if is_decoded(parameter)}
+    """`format` is what Hugging Face's readers ask for; of decoded tensors, what their words were."""
+    decoded = {name: formats(source) for name, source, _ in tensors if is_decoded(source)}
     return {
         "format": "pt",
         "ninfer.artifact_id": artifact_id,

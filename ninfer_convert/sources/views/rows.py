@@ -183,7 +183,7 @@ class _Merged:
     def exact(self) -> Sequence[str]:
         return self._common(lambda source: tuple(source.exact)) or () if self._alike else ()
 
-    @property
+    @cached_property
     def encoding(self) -> Encoding | None:
         return self._common(lambda source: source.encoding)
 
