@@ -17,19 +17,14 @@ def table(
     header: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = (), heading: Callable[[str], str] = str
 ) -> Iterator[str]:
     """Lines of columns as wide as their widest cell, those named in `right` flush right; cells are made printable."""
-    cells = [[printable(cell) for cell in row] for row in rows]
+    cells = [[*map(printable, row)] for row in rows]
     widths = [max(map(len, column)) for column in zip(header, *cells, strict=True)]
-    flush_right = [name in right for name in header]
-
-    def line(row: Sequence[str]) -> str:
-        padded = (
-            cell.rjust(width) if to_right else cell.ljust(width)
-            for cell, width, to_right in zip(row, widths, flush_right, strict=True)
-        )
-        return "  ".join(padded).rstrip()
-
-    yield heading(line(header))
-    yield from map(line, cells)
+    flush_right = set(right)
+    columns = zip(header, widths, strict=True)
+    line = "  ".join(f"{{:{'>' if name in flush_right else '<'}{width}}}" for name, width in columns)
+    yield heading(line.format(*header).rstrip())
+    for row in cells:
+        yield line.format(*row).rstrip()
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:

@@ -6,6 +6,7 @@ out: the record's own fault has been told.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from ninfer_convert.container.auxiliaries import AUXILIARIES, AuxiliaryRole
@@ -74,6 +75,7 @@ class _Rules:
         self.add = problems.add
         self.objects: dict[str, Object] = {}
         self.ids_known = draft.objects is not None and not draft.nameless
+        self.judge = cache(_judged)  # tensors are of few kinds
 
     def check(self) -> None:
         self.check_objects()
@@ -124,19 +126,18 @@ class _Rules:
                     found = f"{object.offset} lies inside objects[{at}], which ends at {end}"
                     self.add((*where, "offset"), "overlap", found, object.id)
                 highest = object.offset, index
-                farthest = max(farthest, (object.end, index))
+                if object.end >= farthest[0]:
+                    farthest = object.end, index
             if isinstance(object, TensorObject):
                 self.check_tensor(where, object)
 
     def check_tensor(self, where: Where, object: TensorObject) -> None:
-        format, layout = FORMATS.get(object.format), LAYOUTS.get(object.layout)
-        if format is None or layout is None:
+        if object.format not in FORMATS or object.layout not in LAYOUTS:
             return
-        tensor = Tensor(format, object.shape, object.divisors)
-        fault = layout.misfit(tensor)
+        fault, size = self.judge(object.format, object.layout, object.shape, object.divisors)
         if fault is not None:
             self.add(where, "misfit", fault, object.id)
-        elif object.bytes != (size := layout.size(tensor)):
+        elif object.bytes != size:
             found = f"{object.bytes}; {object.format} {list(object.shape)} in {object.layout} takes {size}"
             self.add((*where, "bytes"), "size", found, object.id)
         if object.offset % TENSOR_ALIGNMENT:
@@ -226,3 +227,10 @@ class _Rules:
             if role.category is not None and format is not None and format.category != role.category:
                 found = f"{shown(parameter)} is stored as {format.name}; only {role.category} formats have {role.name}"
                 self.add(where, "auxiliary", found, parameter)
+
+
+def _judged(format: str, layout: str, shape: tuple[int, ...], divisors: int) -> tuple[str | None, int]:
+    """Why the layout cannot store such a tensor, None if it can, and the bytes that it takes then."""
+    tensor = Tensor(FORMATS[format], shape, divisors)
+    fault = LAYOUTS[layout].misfit(tensor)
+    return fault, 0 if fault else LAYOUTS[layout].size(tensor)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ninfer_convert.architectures import Resource
-    from ninfer_convert.recipe import Piece, Resolution
+    from ninfer_convert.layouts import Layout
+    from ninfer_convert.recipe import Parent, Piece, Resolution
     from ninfer_convert.values import Source
 
 Objects = tuple[PlannedTensor | PlannedBytes, ...]
@@ -56,20 +58,16 @@ def place(
         payload.add_resource(resource)
     bindings: dict[str, Binding] = {}
     for parent in resolution.groups:
-        tensor = Tensor(get_format(parent.format), parent.shape, parent.divisors)
-        record = payload.add_tensor(tensor, parent.layout, [(name, 0) for name in parent.members])
+        record = payload.add_tensor(_stored(parent), [(name, 0) for name in parent.members])
         begin = 0
         for name in parent.members:
             end = begin + prod(resolution.decisions[name][0].shape)
             bindings[name] = _bind(sources[name, 0], [(record, begin, end)])
             begin = end
+    alone = cache(_stored)  # pieces are few, however many parameters share them
     for name, pieces in resolution.decisions.items():
         if name not in bindings:
-            tensors = [Tensor(get_format(piece.format), piece.shape, piece.divisors) for piece in pieces]
-            records = [
-                payload.add_tensor(tensor, piece.layout, [(name, index)])
-                for index, (tensor, piece) in enumerate(zip(tensors, pieces, strict=True))
-            ]
+            records = [payload.add_tensor(alone(piece), [(name, index)]) for index, piece in enumerate(pieces)]
             bindings[name] = _bind(sources[name, 0], [(record, 0, record.elements) for record in records])
     bindings = {name: bindings[name] for name in resolution.decisions}
     bindings |= {alias.name: bindings[alias.target] for alias in resolution.shares}
@@ -91,6 +89,20 @@ def _bind(source: Source, parts: Sequence[tuple[TensorObject, int, int]]) -> Bin
     if len(parts) == 1 and end - begin == record.elements and record.shape == source.shape:
         return Binding(record.id)
     return Binding(None, tuple(Part(record.id, begin, end) for record, begin, end in parts))
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """What an object holds, how it is laid out, and its size."""
+
+    tensor: Tensor
+    layout: Layout
+    bytes: int
+
+
+def _stored(object: Parent | Piece) -> _Stored:
+    tensor, layout = Tensor(get_format(object.format), object.shape, object.divisors), get_layout(object.layout)
+    return _Stored(tensor, layout, layout.size(tensor))
 
 
 @dataclass
@@ -132,13 +144,14 @@ class _Payload:
         self._add(PlannedBytes(record, content, {"auxiliary": role}))
         return id
 
-    def add_tensor(self, tensor: Tensor, layout_name: str, pieces: Sequence[tuple[str, int]]) -> TensorObject:
+    def add_tensor(self, stored: _Stored, pieces: Sequence[tuple[str, int]]) -> TensorObject:
         """An object that these pieces, (parameter, number), fill one behind the other."""
-        layout = get_layout(layout_name)
+        tensor, layout = stored.tensor, stored.layout
         id = f"weight/{self.weights:06d}"
         self.weights += 1
-        offset, size = self._aligned(), layout.size(tensor)
-        record = TensorObject(id, tensor.shape, tensor.format.name, layout.name, offset, size, tensor.divisors)
+        record = TensorObject(
+            id, tensor.shape, tensor.format.name, layout.name, self._aligned(), stored.bytes, tensor.divisors
+        )
         members: list[Member] = []
         row = 0
         for name, number in pieces:

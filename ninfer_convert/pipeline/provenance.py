@@ -6,7 +6,7 @@ No absolute path, user, host or time: the same inputs give the same bytes.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ninfer_convert.recipe import Recipe, Resolution
     from ninfer_convert.sources.base import Checkpoint, SourceFile
     from ninfer_convert.sources.imatrix import ImportanceMatrix
-    from ninfer_convert.values import Shape
+    from ninfer_convert.values import Origin, Shape
 
 ENCODING = 1
 """Changes only when the bytes for the same inputs change."""
@@ -47,7 +47,7 @@ def record(
     """
     main = inputs.main.checkpoint
     left_out = {**model.passed_by, **inputs.main.classification.skipped}
-    tensors = {parameter.name: [origin.tensor for origin in parameter.source.origins] for parameter in model.parameters}
+    parameters = {parameter.name: parameter for parameter in model.parameters}
     return {
         "tool": {"name": "ninfer-convert", "encoding": ENCODING},
         "recipe": {
@@ -71,7 +71,10 @@ def record(
             if binding.object is None and name in shapes
         },
         "skipped": [
-            *({"name": skip.name, "tensors": tensors[skip.name], "reason": skip.reason} for skip in resolution.skipped),
+            *(
+                {"name": skip.name, "tensors": _tensors(parameters[skip.name].source.origins), "reason": skip.reason}
+                for skip in resolution.skipped
+            ),
             *(
                 {"name": name, "tensors": [name], "reason": reason}
                 for reason, names in left_out.items()
@@ -144,7 +147,7 @@ def _object(
     origins = [origin for member in members for origin in member.job.source.origins]
     made: dict[str, Any] = {
         "parameters": [member.parameter for member in members],
-        "tensors": [origin.tensor for origin in origins],
+        "tensors": _tensors(origins),
         "stored": [origin.stored for origin in origins],
         "method": method.name,
     }
@@ -168,6 +171,10 @@ def _object(
     if method is IMPORT_ENCODED and (notes := [encoding.note for encoding in encodings if encoding.note]):
         made["notes"] = notes
     return made
+
+
+def _tensors(origins: Iterable[Origin]) -> list[str]:
+    return [origin.tensor for origin in origins]
 
 
 def _parameter(method: Method, name: str, value: Any, matrices: Mapping[str, ImportanceMatrix]) -> Any:

@@ -31,9 +31,9 @@ class Rule:
         return Problem(code, message, path=self.path, tensor=parameter, line=self.line, column=self.column)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Piece:
-    """How one object's worth of a parameter is stored.
+    """How one object's worth of a parameter is stored; parameters that are alike share theirs.
 
     `rows` are those of the parameter's first axis that it takes, None for all; `shape` is the object's, folded to
     [rows, columns] for two-dimensional formats; of a member of a group, what it fills of the parent. `source` and

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -65,7 +66,7 @@ class StoredTensor:
         """Its offset as the header gives it, from the payload's first byte."""
         return self.offset - self.file.payload
 
-    @property
+    @cached_property
     def origins(self) -> tuple[Origin, ...]:
         return (Origin(self.file.source, self.file.shown, self.name, self.stored),)
 
