@@ -59,7 +59,8 @@ def text_resources(checkpoint: Checkpoint, given: Sequence[Resource], vocabulary
         fault, objects[role] = _read(resource)
         if fault:
             problems.append(Problem("bad-resource", fault, path=resource.origin))
-    if not problems:
+    # Of files that are missing or unreadable nothing is known; what the others say is judged all the same.
+    if all(isinstance(objects.get(role), dict) for role in (TOKENIZER, TOKENIZER_CONFIG, GENERATION)):
         faults = token_faults(objects[TOKENIZER], objects[TOKENIZER_CONFIG], objects[GENERATION], vocabulary)
         problems += (Problem("bad-tokens", fault.message, found[fault.file].origin) for fault in faults)
     return tuple(found.values()), tuple(problems)

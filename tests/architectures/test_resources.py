@@ -79,6 +79,24 @@ def test_tokens_must_fit_the_embedding(tmp_path: Path) -> None:
     assert refusal(tmp_path) == [("bad-tokens", "gives tokens ids beyond the vocabulary of 24: 24")]
 
 
+def test_a_missing_file_and_tokens_that_disagree_are_told_together(tmp_path: Path) -> None:
+    decoder = {"added_tokens_decoder": {"7": {"content": "<stop>"}}}
+    small.write(tmp_path, KIND, **{"tokenizer_config.json": decoder})
+    (tmp_path / "chat_template.jinja").unlink()
+    missing, tokens = refusal(tmp_path)
+    assert missing[0] == "missing-resource"
+    assert tokens == (
+        "bad-tokens",
+        "id 7 is '<end>' in tokenizer.json (added_tokens), but '<stop>' in tokenizer_config.json "
+        "(added_tokens_decoder)",
+    )
+
+
+def test_added_tokens_need_not_stand_in_both_files(tmp_path: Path) -> None:
+    small.write(tmp_path, KIND, **{"tokenizer_config.json": {}})
+    assert refusal(tmp_path) == []
+
+
 def test_tensors_and_resources_are_refused_together(tmp_path: Path) -> None:
     small.write(tmp_path, small.Kind(extra=("surplus",)))
     (tmp_path / "tokenizer.json").unlink()

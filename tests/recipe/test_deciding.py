@@ -55,6 +55,18 @@ def test_a_rule_equal_to_the_default_decides_all_the_same(tmp_path: Path) -> Non
     assert piece.rule is not None
 
 
+def test_a_rule_that_says_what_holds_already_stands_against_the_wider_ones_before_it(tmp_path: Path) -> None:
+    parameters = [Parameter("l.0.attn.q_proj"), Parameter("l.0.attn.k_proj"), Parameter("l.0.mlp")]
+    default, wider, own = (
+        "select = '*'\nformat = 'q4_g64_fp16'",
+        "select = '*attn*'\nformat = 'q6_g64_fp16'",
+        "select = '*.q_proj'\nformat = 'q4_g64_fp16'",
+    )
+    for order, format in (((default, wider, own), "q4_g64_fp16"), ((default, own, wider), "q6_g64_fp16")):
+        (piece,) = solve(tmp_path, assigns(*order), parameters).decisions["l.0.attn.q_proj"]
+        assert (piece.format, piece.rule and piece.rule.line) == (format, 11)
+
+
 def test_a_format_takes_back_layout_method_and_parameters(tmp_path: Path) -> None:
     text = assigns(
         "select = '*'\nformat = 'bf16'\nlayout = 'contiguous_le_v1'\nmethod = 'cast_direct'\nparameters = {}",
@@ -371,34 +383,3 @@ def test_another_files_assigns_and_overrides_take_back_without_a_warning(tmp_pat
     (tmp_path / "base.toml").write_text("schema = 1\n[[assign]]\nselect = '*'\nformat = 'fp32'\n")
     text = "extends = 'base.toml'\n" + assigns("select = '*'\nformat = 'bf16'")
     assert warned(tmp_path, text, TWO, "*:format=q4_g64_fp16") == []
-
-
-# Locked.
-
-LOCKED = [Parameter("n.0", (256,), "F32", direct="bf16", locked="the engine reads norms as bf16"), Parameter("m.0")]
-
-
-def test_a_wildcard_passes_locked_parameters_by_and_they_are_named(tmp_path: Path) -> None:
-    resolution = solve(tmp_path, assigns("select = '*'\nformat = 'q4_g64_fp16'"), LOCKED)
-    assert formats(resolution) == {"n.0": "bf16", "m.0": "q4_g64_fp16"}
-    assert resolution.locked == ("n.0",)
-
-
-@pytest.mark.parametrize("glob", ["n.?", "n.{0..3}", "n*", "{n.0}"])
-def test_a_selection_emptied_by_locks_alone_is_no_error(tmp_path: Path, glob: str) -> None:
-    resolution = solve(tmp_path, assigns(f"select = '{glob}'\nformat = 'q4_g64_fp16'"), LOCKED)
-    assert formats(resolution) == {"n.0": "bf16", "m.0": "bf16"}
-    assert warned(tmp_path, assigns(f"select = '{glob}'\nformat = 'q4_g64_fp16'"), LOCKED) == []
-
-
-@pytest.mark.parametrize("says", ["format = 'bf16'", "method = 'cast_direct'", "rows = [0, 1]\nnon_finite = 'keep'"])
-def test_naming_a_locked_parameter_is_an_error_that_says_why(tmp_path: Path, says: str) -> None:
-    (problem,) = refused(lambda: solve(tmp_path, assigns(f"select = ['m*', 'n.0']\n{says}"), LOCKED))
-    assert placed([problem]) == [("locked", 6, 17)]
-    assert problem.message == "n.0: is locked: the engine reads norms as bf16"
-
-
-def test_a_lock_holds_the_format_alone(tmp_path: Path) -> None:
-    resolution = solve(tmp_path, assigns("select = 'n.0'\nnon_finite = 'keep'"), LOCKED)
-    assert resolution.decisions["n.0"][0].non_finite == "keep"
-    assert resolution.locked == ()
