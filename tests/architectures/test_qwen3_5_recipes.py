@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ninfer_convert import Shaping, plan
+from ninfer_convert.errors import RecipeError
+from tests.architectures import small
 from tests.architectures.building import resources, write_files, write_headers
 from tests.architectures.facts import Facts, facts_27b, facts_35b
 
@@ -110,6 +112,21 @@ def dense(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Plan]:
 def experts(tmp_path_factory: pytest.TempPathFactory) -> Plan:
     (made,) = planned(tmp_path_factory.mktemp("35b"), facts_35b(fused=True), "qwen3_6_35b_a3b").values()
     return made
+
+
+@pytest.mark.parametrize(
+    ("kind", "recipe", "feed_forward"),
+    [
+        *(("experts in banks", recipe, "mlp/*") for recipe in RECIPES_27B if "imatrix" not in recipe),
+        ("dense", "qwen3_6_35b_a3b", "moe/*"),
+    ],
+)
+def test_a_model_of_the_other_kind_is_refused(tmp_path: Path, kind: str, recipe: str, feed_forward: str) -> None:
+    """Most of it would stay as it is, as no assign speaks of it."""
+    small.write(tmp_path, small.KINDS[kind])
+    with pytest.raises(RecipeError) as caught:
+        plan(tmp_path, recipe)
+    assert f"'text/layers/*/{feed_forward}' matches no parameter" in caught.value.problems[0].message
 
 
 def expected(recipe: str, facts: Facts) -> dict[str, str]:
