@@ -196,6 +196,8 @@ def test_parts_of_several_types_are_numbers() -> None:
     assert (again.stored, again.identical) == ("F32", None)
     assert again.values(1, 4).array.tolist() == [1, 1, -2]
     assert [again.values(begin, begin + 1).array.dtype for begin in range(4)] == [np.float32] * 4
+    double = views.merge_rows(root, [(((1, 2),), half), (((0, 1),), Held(np.array([[1e-300, 2]]), "F64"))])
+    assert (double.stored, double.values(0, 4).array.tolist()) == ("F64", [1e-300, 2, 1, -2])
     alike = views.merge_rows(root, [(((1, 2),), half), (((0, 1),), Held(half.array, "BF16", identical="bf16"))])
     assert (alike.stored, alike.identical) == ("BF16", "bf16")
     assert alike.values(0, 4).array.tolist() == [0x3F80, 0xC000] * 2

@@ -31,8 +31,8 @@ SHARD_BYTES = 5 * 10**9
 class Exported:
     """What an export has written: (path, size) of each file.
 
-    `parameters` counts what was exported, tensors of a checkpoint where names are those of one; `decoded` those whose
-    values were decoded or computed, while the others have kept their words. `left_out` names the
+    `parameters` counts what was exported, tensors of a checkpoint where names are those of one; `decoded` those that
+    are written in another type than they are kept in, while the others keep their words. `left_out` names the
     resources that such an export has no place for.
     """
 

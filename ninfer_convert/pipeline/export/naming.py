@@ -117,16 +117,21 @@ def _incomplete(tensor: str, error: str, artifact: OpenArtifact, found: Views) -
 
 
 def _orders(artifact: OpenArtifact) -> dict[str, Runs]:
-    """For each parameter whose columns stand in another order than its own, by all of its uses: what puts them back."""
+    """For each parameter whose columns stand in another order than its own: what puts them back.
+
+    Raises ArtifactError where its uses tell of several orders, or of none.
+    """
     uses: dict[str, list[Use]] = {}
     for use in artifact.directory.uses:
         uses.setdefault(use.parameter, []).append(use)
     found = {}
     for name, own in uses.items():
-        if len({use.auxiliaries.get(COLUMNS) for use in own}) == 1 and COLUMNS in own[0].auxiliaries:
-            columns = artifact.auxiliary(own[0], COLUMNS).numpy()
-            if not np.array_equal(np.sort(columns), np.arange(artifact[name].shape[-1])):
-                message = f"{printable(name)}: its {COLUMNS} are no order of its columns; verify the artifact"
-                raise ArtifactError(Problem("bad-auxiliary", message, tensor=name))
-            found[name] = inverted(columns)
+        orders = {use.auxiliaries.get(COLUMNS) for use in own}
+        if orders == {None}:
+            continue
+        columns = artifact.auxiliary(own[0], COLUMNS).numpy() if len(orders) == 1 else np.empty(0, np.int32)
+        if not np.array_equal(np.sort(columns), np.arange(artifact[name].shape[-1])):
+            message = f"{printable(name)}: {COLUMNS} of its uses are no order of its columns; verify the artifact"
+            raise ArtifactError(Problem("bad-auxiliary", message, tensor=name))
+        found[name] = inverted(columns)
     return found
