@@ -15,6 +15,7 @@ from ninfer_convert.errors import RecipeError
 from tests.architectures import small
 from tests.architectures.building import resources, write_files, write_headers
 from tests.architectures.facts import Facts, facts_27b, facts_35b
+from tests.support import REPOSITORY
 
 if TYPE_CHECKING:
     from ninfer_convert.pipeline.planned import Plan
@@ -229,3 +230,10 @@ def test_the_vector_of_the_matrix_weighs_what_shares_its_input(dense: dict[str, 
         if member.job.importance is not None
     }
     assert weighed == {"text/layers/3/attention/query", "text/layers/3/attention/gate"}
+
+
+def test_the_sizes_on_the_page_are_those_of_the_plans(dense: dict[str, Plan], experts: Plan) -> None:
+    page = (REPOSITORY / "docs" / "recipes.md").read_text("utf-8")
+    sizes = dict(re.findall(r"^\| `(qwen3_\w+)` \|.*\| ([0-9.]+) GB \|$", page, re.MULTILINE))
+    plans = {**dense, "qwen3_6_35b_a3b": experts}
+    assert sizes == {recipe: f"{made.payload_bytes / 1e9:.1f}" for recipe, made in plans.items()}
