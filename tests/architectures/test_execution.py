@@ -143,6 +143,45 @@ def test_banks_of_experts_of_a_format_without_a_kernel(index: int, format: str, 
     assert message.endswith(END)
 
 
+BANKS_27B = (
+    ("attention/query", "attention/key", "attention/gate", "attention/value"),
+    ("gdn/query", "gdn/key", "gdn/value", "gdn/z"),
+    ("mlp/gate", "mlp/up"),
+)
+PAIRS_27B = (
+    ("attention/query", "attention/key"),
+    ("attention/gate", "attention/value"),
+    ("gdn/query", "gdn/key"),
+    ("gdn/value", "gdn/z"),
+    ("mlp/gate", "mlp/up"),
+)
+APART_27B = tuple((name,) for bank in BANKS_27B for name in bank)
+Q4, Q5, T2, FP8 = "q4_g64_fp16", "q5_g64_fp16", "t2_g128_fp16", "fp8_e4m3fn_row_bf16"
+
+
+@pytest.mark.parametrize(
+    ("groups", "formats", "folders"),
+    [
+        (BANKS_27B, ("nvfp4", "nvfp4", "nvfp4"), []),
+        (BANKS_27B, (FP8, FP8, "bf16"), []),
+        (BANKS_27B, ("bf16", "fp8_e4m3fn_row_fp16", Q8), ["gdn/"]),
+        (BANKS_27B, (Q8, "nvfp4", Q4), ["attention/"]),
+        (PAIRS_27B, (Q4, Q5, Q4, Q5, "fp32"), []),
+        (PAIRS_27B, (T2, T2, T2, T2, T2), []),
+        (PAIRS_27B, (T2, Q5, Q5, Q4, Q4), ["attention/", "gdn/"]),
+        (PAIRS_27B, ("nvfp4", "nvfp4", FP8, FP8, FP8), ["attention/", "gdn/"]),
+        (APART_27B, ("gguf_q4_k", "gguf_q6_k") * 5, []),
+        (APART_27B, ("gguf_q4_k", "gguf_q4_k", "bf16", "gguf_q8_0") + (Q8,) * 6, ["attention/", "gdn/", "mlp/"]),
+    ],
+)
+def test_banks_of_the_dense_model(
+    groups: tuple[tuple[str, ...], ...], formats: tuple[str, ...], folders: list[str]
+) -> None:
+    text = read_text_config(facts_27b().config, "config.json")
+    found = [message.split(":")[0] for message in unknown_banks(text, stored(groups, formats, 64))]
+    assert sorted(found) == folders
+
+
 def test_the_projections_of_the_decay_must_be_one_bank_beside_experts() -> None:
     groups = (*GROUPS_35B[:2], ("gdn/a_projection",), *GROUPS_35B[3:], ("gdn/b_projection",))
     (message,) = banks_of(facts_35b(fused=True), (*FORMATS_35B, "bf16"), groups)
