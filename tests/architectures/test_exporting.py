@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -158,6 +159,23 @@ def test_words_of_binary32_come_back_but_for_what_is_locked(tmp_path: Path) -> N
             assert found[name] == ("BF16", list(array.shape), bf16(array)), name
         else:
             assert found[name] == ("F32", list(array.shape), array.tobytes()), name
+
+
+@pytest.mark.parametrize("kind", ["dense", "experts in banks, tied, text only"])
+def test_a_folder_of_them_converts_again(tmp_path: Path, kind: str) -> None:
+    """Its config.json is the checkpoint's, which names go with, but for the storage of weights there."""
+    checkpoint(tmp_path / "model", small.KINDS[kind])
+    config = {**small.config(small.KINDS[kind]), "torch_dtype": "bfloat16"}
+    write_files(tmp_path / "model", {"config.json": config})
+    convert(tmp_path / "model", "bf16", tmp_path / "a.ninfer")
+    export(tmp_path / "a.ninfer", tmp_path / "out", like=tmp_path / "model")
+    assert json.loads((tmp_path / "out" / "config.json").read_text()) == small.config(small.KINDS[kind])
+    convert(tmp_path / "out", "bf16", tmp_path / "b.ninfer")
+    one, two = (container.read(tmp_path / f"{name}.ninfer") for name in "ab")
+    assert one.payload == two.payload
+    assert [one.directory[part] for part in ("components", "objects", "bindings", "uses")] == [
+        two.directory[part] for part in ("components", "objects", "bindings", "uses")
+    ]
 
 
 @pytest.mark.parametrize("kind", ["dense", "experts of their own", "experts in banks, tied, text only"])
@@ -327,7 +345,7 @@ def test_blocks_of_a_gguf_come_back_byte_for_byte(tmp_path: Path, kind: small.Ki
     done = export(tmp_path / "a.ninfer", tmp_path / "out.gguf", like=tmp_path / "m.gguf")
     assert done.warnings == ()
     original, found = read_gguf(tmp_path / "m.gguf"), read_gguf(tmp_path / "out.gguf")
-    assert found.keys() == original.keys()
+    assert list(found) == list(original)
     kept = set()
     for name, tensor in found.items():
         assert tensor.shape.tolist() == original[name].shape.tolist()
@@ -336,6 +354,8 @@ def test_blocks_of_a_gguf_come_back_byte_for_byte(tmp_path: Path, kind: small.Ki
             kept.add(name.split(".", 2)[-1])
     assert {"attn_qkv.weight", "attn_q.weight", "attn_gate.weight", "ssm_out.weight"} <= kept
     assert ("ffn_gate_exps.weight" in kept) == kind.experts
+    fields = [list(gguf.GGUFReader(tmp_path / name).fields) for name in ("m.gguf", "out.gguf")]
+    assert fields[0] == fields[1]
     norms = {name: tensor for name, tensor in found.items() if name.endswith(("attn_norm.weight", "ssm_conv1d.weight"))}
     for name, tensor in norms.items():
         data = tensor.data.view(np.uint16).astype(np.uint32) << 16 if tensor.tensor_type.name == "BF16" else tensor.data

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,9 +19,9 @@ from ninfer_convert.sources.labels import counted
 
 if TYPE_CHECKING:
     from ninfer_convert.container import Directory
+    from ninfer_convert.pipeline.export.naming import Named
     from ninfer_convert.pipeline.run import Progress
     from ninfer_convert.pipeline.stored import OpenArtifact
-    from ninfer_convert.values import Source
 
 SHARD_BYTES = 5 * 10**9
 """Bytes of tensors above which a folder's safetensors are cut into shards, where nothing else is said."""
@@ -73,7 +73,8 @@ def export(
     folder, made or filled: safetensors, above `max_shard_bytes` bytes in shards with an index, config.json, resources.
     In safetensors parameters of direct formats keep their words, the others are decoded to `dtype`: fp32 (the usual)
     or bf16. In GGUF all keep their words. Tensors have the artifact's logical names and shapes; with the checkpoint
-    `like` they are those of that checkpoint, each put together again of the parameters that are parts of it.
+    `like` they are those of that checkpoint, each put together again of the parameters that are parts of it, and so is
+    the config.json or a GGUF's metadata.
 
     What stands there is replaced with `force` alone; whatever is raised leaves it as it was. `progress` is called
     after every piece, from any thread, one call at a time. Raises UsageError for options that have no meaning for such
@@ -84,7 +85,7 @@ def export(
     with open_artifact(path) as artifact:
         _refuse_unreadable(artifact)
         exported = named(artifact, like)
-        plan = _plan(artifact, exported.sources, os.fspath(output), dtype, max_shard_bytes)
+        plan = _plan(artifact, exported, os.fspath(output), dtype, max_shard_bytes)
         _refuse_inputs(artifact, plan)
         names = [file.name for file in plan.files]
         needed = sum(file.size for file in plan.files)
@@ -102,7 +103,7 @@ def export(
 
 def _plan(
     artifact: OpenArtifact,
-    sources: Mapping[str, Source],
+    exported: Named,
     output: str,
     dtype: str | None,
     max_shard_bytes: int | None,
@@ -113,18 +114,18 @@ def _plan(
     if suffix == gguf.SUFFIX and not os.path.isdir(output):
         _refuse_option("dtype", dtype, "a GGUF keeps all words as they are")
         _refuse_option("max_shard_bytes", max_shard_bytes, "a GGUF is written as one file")
-        file = gguf.plan_file(sources, artifact, name)
+        file = gguf.plan_file(exported.sources, artifact, name, exported.like)
         return _Plan(beside, (file,), left_out=tuple(role for role in roles if role != gguf.METADATA_ROLE))
-    decoded = sum(map(safetensors.is_decoded, sources.values()))
+    decoded = sum(map(safetensors.is_decoded, exported.sources.values()))
     id, dtype = artifact.artifact.artifact_id, dtype or "fp32"
     if dtype not in safetensors.DTYPES:
         raise UsageError(Problem("unknown-dtype", unknown("dtype", dtype, safetensors.DTYPES)))
     if suffix == safetensors.SUFFIX and not os.path.isdir(output):
         _refuse_option("max_shard_bytes", max_shard_bytes, "one file is asked for; name a folder to have shards")
-        return _Plan(beside, safetensors.plan_files(sources, id, stem, dtype, None), decoded, roles)
+        return _Plan(beside, safetensors.plan_files(exported.sources, id, stem, dtype, None), decoded, roles)
     limit = SHARD_BYTES if max_shard_bytes is None else max_shard_bytes
-    weights = safetensors.plan_files(sources, id, folder.STEM, dtype, limit)
-    others = folder.companions(artifact.artifact, [file.name for file in weights])
+    weights = safetensors.plan_files(exported.sources, id, folder.STEM, dtype, limit)
+    others = folder.companions(artifact.artifact, [file.name for file in weights], exported.like)
     return _Plan(os.path.dirname(os.path.join(output, "")), (*others, *weights), decoded, owned=True)
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ninfer_convert.architectures.generic import whole_config
 from ninfer_convert.container.rules import part_name_fault
 from ninfer_convert.errors import OutputError, Problem, printable
 from ninfer_convert.pipeline.export.files import File, Region
+from ninfer_convert.sources.config import read_config
 
 if TYPE_CHECKING:
     from ninfer_convert.container import Artifact
+    from ninfer_convert.sources import Checkpoint
 
 STEM = "model"
 """The name of the weights without suffix and shard number."""
@@ -26,12 +29,14 @@ def is_weights(name: str) -> bool:
     return _WEIGHTS.fullmatch(name) is not None
 
 
-def companions(artifact: Artifact, weights: Iterable[str]) -> tuple[File, ...]:
-    """The files beside those called `weights`: each resource by its role, and config.json as the main component has it.
+def companions(artifact: Artifact, weights: Iterable[str], like: Checkpoint | None) -> tuple[File, ...]:
+    """The files beside those called `weights`: each resource by its role, and config.json as the main component has it,
+    or as the checkpoint does whose names the weights have, but for the storage of its own.
 
-    Raises OutputError with every role that cannot be a file's name.
+    Raises OutputError with every role that cannot be a file's name, SourceError where that config cannot be read.
     """
-    files = list(_files(artifact))
+    config = read_config(like) if like is not None else None
+    files = list(_files(artifact, artifact.directory.main.config if config is None else whole_config(config)))
     taken = set(weights)
     problems = []
     for name in (file.name for file in files):
@@ -45,15 +50,15 @@ def companions(artifact: Artifact, weights: Iterable[str]) -> tuple[File, ...]:
     return tuple(files)
 
 
-def _files(artifact: Artifact) -> Iterator[File]:
+def _files(artifact: Artifact, config: Mapping[str, Any]) -> Iterator[File]:
     directory = artifact.directory
     resources = dict.fromkeys(item for each in directory.components.values() for item in each.resources.items())
     for role, id in resources:
         record = directory.by_id[id]
         read = partial(_read, artifact, record.offset)
         yield File(role, record.bytes, regions=(Region(role, 0, 1, record.bytes, PIECE_BYTES, read),))
-    if directory.main.config and "config.json" not in (role for role, _ in resources):
-        text = json.dumps(directory.main.config, ensure_ascii=False, indent=2).encode() + b"\n"
+    if config and "config.json" not in (role for role, _ in resources):
+        text = json.dumps(config, ensure_ascii=False, indent=2).encode() + b"\n"
         yield File("config.json", len(text), text)
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ninfer_convert.container import Directory
     from ninfer_convert.formats.stored import StoredType
     from ninfer_convert.pipeline.stored import OpenArtifact
+    from ninfer_convert.sources import Checkpoint
     from ninfer_convert.sources.gguf_header import Header
     from ninfer_convert.values import Shape, Source
 
@@ -32,18 +33,20 @@ METADATA_ROLE = "gguf_metadata"
 ALIGNMENT = 32
 
 
-def plan_file(sources: Mapping[str, Source], artifact: OpenArtifact, file_name: str) -> File:
+def plan_file(sources: Mapping[str, Source], artifact: OpenArtifact, file_name: str, like: Checkpoint | None) -> File:
     """The file that holds `sources`, by the name each has there.
 
-    The metadata is what the artifact has kept of its source's, but for alignment and split keys, and tensors stand in
-    the source's order, new ones behind; where nothing was kept only the architecture is named. Raises OutputError with
+    The metadata is that of the GGUF `like`, which has the same names, else what the artifact has kept of its source's,
+    but for alignment and split keys, and tensors stand in that one's order, new ones behind; where nothing was kept
+    only the architecture is named. Raises OutputError with
     every tensor that GGUF cannot hold, SourceError where the kept metadata cannot be read.
     """
     kinds = {name: kind for name, source in sources.items() if (kind := keeping(source)) is not None}
     if problems := list(_problems(sources, kinds)):
         raise OutputError(problems)
-    kept = _kept(artifact)
-    in_header, in_data = _orders(sources, artifact.directory, kept)
+    like = like if like is not None and like.kind == "gguf" else None
+    kept = _kept(artifact) if like is None else parse_section(like.raw_metadata, like.shown)
+    in_header, in_data = _orders(sources, artifact.directory, kept, like)
     regions: dict[str, Region] = {}
     end = 0
     for name in in_data:
@@ -87,19 +90,26 @@ def _kept(artifact: OpenArtifact) -> Header | None:
     return None
 
 
-def _orders(sources: Mapping[str, Source], directory: Directory, kept: Header | None) -> tuple[list[str], list[str]]:
+def _orders(
+    sources: Mapping[str, Source], directory: Directory, kept: Header | None, like: Checkpoint | None
+) -> tuple[list[str], list[str]]:
     """The names in the order of tensor infos, and of data; of a split set the first part's come first."""
     infos = kept.infos if kept is not None else ()
-    later = list(_later_tensors(directory))
-    origins = by_provenance(directory, {name: name for name in (*(info.name for info in infos), *later)})
+    first = dict.fromkeys(info.name for info in infos)
+    if like is not None:
+        later = [name for name in like.tensors if name not in first]
+        origins = {name: name for name in sources}
+    else:
+        later = list(_later_tensors(directory))
+        made = by_provenance(directory, {name: name for name in (*first, *later)})
+        origins = {name: made.get(source.origins[0].tensor, "") for name, source in sources.items()}
 
     def ordered(tensors: Sequence[str]) -> list[str]:
         places = {tensor: place for place, tensor in enumerate(tensors)}
-        found = {name: origins.get(source.origins[0].tensor, "") for name, source in sources.items()}
-        return sorted(sources, key=lambda name: places.get(found[name], len(places)))
+        return sorted(sources, key=lambda name: places.get(origins[name], len(places)))
 
     by_offset = sorted(infos, key=lambda info: info.offset)
-    return ordered([*(info.name for info in infos), *later]), ordered([*(info.name for info in by_offset), *later])
+    return ordered([*first, *later]), ordered([*(info.name for info in by_offset), *later])
 
 
 def _later_tensors(directory: Directory) -> Iterator[str]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ninfer_convert.container import Use
     from ninfer_convert.pipeline.counterparts import Views
     from ninfer_convert.pipeline.stored import OpenArtifact, StoredParameter
+    from ninfer_convert.sources import Checkpoint
     from ninfer_convert.values import Runs, Source
 
 COLUMNS = "input_columns"
@@ -29,10 +30,12 @@ COLUMNS = "input_columns"
 class Named:
     """Sources by the names that they are exported under.
 
-    `ordered` are the parameters whose input_columns are undone.
+    `like` is the checkpoint that has these names, None where they are the artifact's; `ordered` are the parameters
+    whose input_columns are undone.
     """
 
     sources: Mapping[str, Source]
+    like: Checkpoint | None = None
     warnings: tuple[Problem, ...] = ()
     ordered: Collection[str] = ()
 
@@ -47,7 +50,8 @@ def named(artifact: OpenArtifact, like: str | os.PathLike[str] | None) -> Named:
     if like is None:
         return Named({name: ParameterSource(parameter) for name, parameter in artifact.items()})
     shown = os.fspath(like)
-    found = views(artifact, open_checkpoint(shown))
+    checkpoint = open_checkpoint(shown)
+    found = views(artifact, checkpoint)
     orders = _orders(artifact)
     members, warnings = _members(artifact, found, orders, shown)
     sources: dict[str, Source] = {}
@@ -63,7 +67,7 @@ def named(artifact: OpenArtifact, like: str | os.PathLike[str] | None) -> Named:
     if missing:
         message = f"{counted(len(missing), 'weight')} not in the artifact, so not exported: {some(missing)}"
         warnings.append(Problem("not-in-artifact", message, path=shown))
-    return Named(sources, tuple(warnings), orders.keys())
+    return Named(sources, checkpoint, tuple(warnings), orders.keys())
 
 
 def _members(
