@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ninfer_convert.values import ImportanceEntry, Shape, Source
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Parameter:
     """A logical parameter.
 

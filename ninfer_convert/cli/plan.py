@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,6 +12,7 @@ import click
 
 from ninfer_convert.cli import render
 from ninfer_convert.cli.options import debug_option, destination, json_option, planning_options
+from ninfer_convert.strict_json import collector_paused
 
 if TYPE_CHECKING:
     from ninfer_convert.cli.output import Output
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 @json_option
 @debug_option
 @click.pass_obj
+@collector_paused()
 def command(output: Output, input: str, recipe: str, shaping: Shaping, out: str | None, running: Running) -> None:
     """Show what convert would do with INPUT, from its headers: each parameter's format, method, shape, bytes and the
     rule that decided, totals, file sizes to the byte, memory.
@@ -87,6 +90,7 @@ def _row(piece: StoredPiece) -> tuple[str, ...]:
     )
 
 
+@cache
 def _place(rule: Rule | None) -> str:
     """Where the rule stands, the file by its name; "-": kept as the architecture or the stored type says."""
     if rule is None:

@@ -32,6 +32,10 @@ DIGEST_PLACEHOLDER = "0" * 64
 """Stands in a planned directory for a SHA-256 that is known only once the payload is written: of the same width."""
 
 
+OPEN = frozenset({"components", "metadata", "provenance"})
+"""The members that hold JSON of others' making."""
+
+
 @dataclass(frozen=True)
 class Reading:
     """What the text of a directory gave: the directory where nothing is wrong, the files table where that is sound."""
@@ -66,7 +70,7 @@ def read_directory(data: bytes, path: str) -> Reading:
 def refuse_unreadable(root: dict[str, Any], path: str) -> None:
     """Raise the ArtifactError that `parse_directory` would raise for the JSON of `root`, as `members` gives it."""
     try:
-        strict_json.check(root)
+        strict_json.check({name: value for name, value in root.items() if name in OPEN})
         problems = _read(root, path).problems
     except strict_json.JsonFault as fault:
         problems = (_no_json(fault, path),)
@@ -141,7 +145,9 @@ def with_digests(directory: Directory, digests: Mapping[str, str]) -> Directory:
 
 def encode(value: Any) -> bytes:
     """Compact JSON, nothing escaped that need not be; raises ValueError as `serialize` does."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    # A directory is a tree: looking for circles would only cost time.
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=False)
+    return text.encode()
 
 
 def _component(component: Component) -> dict[str, Any]:

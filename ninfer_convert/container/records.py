@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class TensorObject:
     """A tensor's bytes: `bytes` of them at `offset` of the logical payload; format and layout by name."""
 
@@ -58,7 +58,7 @@ class Part:
     end: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Binding:
     """What a parameter is stored as: a whole tensor object, or parts one behind the other.
 

@@ -17,7 +17,7 @@ Encode = Callable[[int, int], "Words"]
 """`encode(a, b)`: the words of rows [a, b), read from the source and converted. Safe on several threads."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Job:
     """One piece of an object to convert: a source folded to `rows` x `columns`, and how.
 

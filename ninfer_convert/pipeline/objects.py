@@ -154,12 +154,14 @@ class _Payload:
         )
         members: list[Member] = []
         row = 0
-        for name, number in pieces:
+        for key in pieces:
+            name, number = key
             piece = self.decisions[name][number]
             rows, columns = layout.matrix(piece.shape)
-            whole = self.sources[name, number]
-            source = whole if piece.rows is None else take_rows(whole, *piece.rows)
-            importance = self.importance.get((name, number))
+            source = self.sources[key]
+            if piece.rows is not None:
+                source = take_rows(source, *piece.rows)
+            importance = self.importance.get(key)
             job = Job(source, tensor.format, rows, columns, piece.parameters, piece.non_finite, importance)
             members.append(Member(name, row, job, piece))
             row += rows

@@ -37,7 +37,7 @@ class Shaping:
     allow_code: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Member:
     """Rows of an object from `first_row` on that one piece of one parameter fills; `job.rows` says how many."""
 
@@ -52,7 +52,7 @@ class Member:
         return self.piece.method
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PlannedTensor:
     """A tensor object: where it stands, what it holds, how it is laid out, what fills it row by row."""
 

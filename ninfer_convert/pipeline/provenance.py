@@ -144,7 +144,8 @@ def _object(
         return dict(planned.origin)
     members = planned.members
     method, parameters = members[0].method, members[0].job.parameters
-    origins = [origin for member in members for origin in member.job.source.origins]
+    sources = [member.job.source for member in members]
+    origins = [origin for source in sources for origin in source.origins]
     made: dict[str, Any] = {
         "parameters": [member.parameter for member in members],
         "tensors": _tensors(origins),
@@ -153,15 +154,16 @@ def _object(
     }
     if isinstance(method, CallableMethod):
         made["code"] = {"name": file_name(method.code.path), "sha256": method.code.sha256, "function": method.function}
-    if any(origin.source != main for origin in origins):
-        made["sources"] = [origin.source for origin in origins]
-    if any(origin.selection for origin in origins):
-        made["selections"] = [origin.selection for origin in origins]
+    names = [origin.source for origin in origins]
+    if names.count(main) < len(names):
+        made["sources"] = names
+    selections = [origin.selection for origin in origins]
+    if any(selections):
+        made["selections"] = selections
     if parameters:
         made["method_parameters"] = {
             name: _parameter(method, name, value, matrices) for name, value in parameters.items()
         }
-    sources = [member.job.source for member in members]
     encodings = [encoding for source in sources if (encoding := source.encoding)]
     if encodings:
         made["encodings"] = [f"{source.stored}: {source.encoding.details}" for source in sources if source.encoding]

@@ -32,28 +32,71 @@ class Share:
     bytes: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class StoredPiece:
-    """A parameter, or rows of one, as it will be stored.
+    """A parameter, or rows of one, as it will be stored: a member of an object."""
 
-    `selection` is what is taken of the source ("rows 0:128"), None for all of it; `shape` is what it fills of its
-    object, rows x columns for two-dimensional formats. `rule` is the assign that decided, None where none did.
-    `instead_of` is the format it was given, where its object did not fit that. `lossy` says that a cast to a direct
-    format may round.
-    """
+    planned: PlannedTensor
+    member: Member
 
-    parameter: str
-    selection: str | None
-    stored: str
-    object: str
-    shape: Shape
-    format: str
-    layout: str
-    method: str
-    bytes: int
-    rule: Rule | None
-    instead_of: str | None
-    lossy: bool
+    @property
+    def parameter(self) -> str:
+        return self.member.parameter
+
+    @property
+    def selection(self) -> str | None:
+        """What is taken of the source ("rows 0:128"), None for all of it."""
+        return self.member.job.source.origins[0].selection
+
+    @property
+    def stored(self) -> str:
+        """The stored type of the source."""
+        return self.member.job.source.stored
+
+    @property
+    def object(self) -> str:
+        """The id of its object."""
+        return self.planned.record.id
+
+    @property
+    def shape(self) -> Shape:
+        """What it fills of its object, rows x columns for two-dimensional formats."""
+        return self.member.piece.shape
+
+    @property
+    def format(self) -> str:
+        return self.planned.record.format
+
+    @property
+    def layout(self) -> str:
+        return self.planned.record.layout
+
+    @property
+    def method(self) -> str:
+        return self.member.method.name
+
+    @property
+    def bytes(self) -> int:
+        """A member's share of its object's bytes is by its rows."""
+        size = self.planned.record.bytes
+        rows, _ = self.planned.layout.matrix(self.planned.tensor.shape)
+        first = self.member.first_row
+        return size * (first + self.member.job.rows) // rows - size * first // rows
+
+    @property
+    def rule(self) -> Rule | None:
+        """The assign that decided, None where none did."""
+        return self.member.piece.rule
+
+    @property
+    def instead_of(self) -> str | None:
+        """The format it was given, where its object did not fit that."""
+        return self.member.piece.instead_of
+
+    @property
+    def lossy(self) -> bool:
+        """Whether a cast to a direct format may round."""
+        return _may_round(self.stored, self.format)
 
 
 @dataclass(frozen=True)
@@ -86,7 +129,7 @@ def summarise(plan: Plan, file_bytes: Sequence[int]) -> Summary:
     """The summary of `plan`, stored in files of these sizes."""
     records = [planned.record for planned in plan.objects]
     return Summary(
-        pieces=tuple(_piece(planned, member) for planned in plan.tensors for member in planned.members),
+        pieces=tuple(StoredPiece(planned, member) for planned in plan.tensors for member in planned.members),
         formats=format_shares(records),
         resource_bytes=sum(record.bytes for record in records if isinstance(record, ResourceObject)),
         artifact_bytes=sum(file_bytes),
@@ -108,27 +151,6 @@ def shares(items: Iterable[tuple[str, int, int]]) -> tuple[Share, ...]:
         total[2] += bytes
     found = (Share(name, *total) for name, total in totals.items())
     return tuple(sorted(found, key=lambda share: (-share.bytes, share.name)))
-
-
-def _piece(planned: PlannedTensor, member: Member) -> StoredPiece:
-    """A member's share of a parent's bytes is by its rows."""
-    record, source = planned.record, member.job.source
-    rows, _ = planned.layout.matrix(planned.tensor.shape)
-    first, end = member.first_row, member.first_row + member.job.rows
-    return StoredPiece(
-        parameter=member.parameter,
-        selection=source.origins[0].selection,
-        stored=source.stored,
-        object=record.id,
-        shape=member.piece.shape,
-        format=record.format,
-        layout=record.layout,
-        method=member.method.name,
-        bytes=record.bytes * end // rows - record.bytes * first // rows,
-        rule=member.piece.rule,
-        instead_of=member.piece.instead_of,
-        lossy=_may_round(source.stored, record.format),
-    )
 
 
 def _may_round(stored: str, format: str) -> bool:

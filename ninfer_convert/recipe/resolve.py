@@ -97,7 +97,7 @@ def resolve(
         raise RecipeError(problems)
 
     stored = [subject for subject in parameters if subject.name in decisions]
-    untouched = {subject.name: _untouched(subject, regions[subject.name]) for subject in stored}
+    untouched = dict(_untouched(stored, regions))
     elements = sum(prod(subject.shape) for subject in stored)
     share = sum(untouched.values()) / elements if elements else 0.0
     return Resolution(
@@ -182,8 +182,9 @@ def _input_divisors(
     for parameter in parameters:
         choices = chosen.get(parameter.name)
         divisor = (choices[0].subject if choices else parameter).input_divisor
-        imported = all(piece.method is IMPORT_ENCODED for piece in decisions.get(parameter.name, ()))
-        if divisor is not None and imported:
+        if divisor is None:
+            continue
+        if all(piece.method is IMPORT_ENCODED for piece in decisions.get(parameter.name, ())):
             divisors[parameter.name] = divisor
     for parent in parents:
         known = [divisors[name] for name in parent.members if name in divisors]
@@ -199,9 +200,12 @@ def _misfits(decisions: Mapping[str, Sequence[Piece]], parents: Sequence[Parent]
     return dict(Counter(piece.instead_of for piece in pieces if piece.instead_of is not None))
 
 
-def _untouched(subject: Subject, regions: Sequence[Region]) -> int:
-    """Elements that no assign decides."""
-    return sum(prod(part_of(subject.shape, region.rows)) for region in regions if not region.verdict)
+def _untouched(subjects: Sequence[Subject], regions: Mapping[str, Sequence[Region]]) -> Iterator[tuple[str, int]]:
+    """The parameters with elements that no assign decides, and how many."""
+    for subject in subjects:
+        rows = [region.rows for region in regions[subject.name] if not region.verdict]
+        if rows:
+            yield subject.name, sum(prod(part_of(subject.shape, each)) for each in rows)
 
 
 def _idle_defaults(recipe: Recipe) -> Iterator[Problem]:
@@ -223,6 +227,6 @@ def _overridden(assigns: Sequence[Assign]) -> Iterator[Problem]:
 
 def _much_untouched(share: float, untouched: Mapping[str, int], complaints: Complaints) -> Iterator[Problem]:
     if share > UNTOUCHED_AT_MOST:
-        largest = listed(sorted(filter(untouched.get, untouched), key=lambda name: -untouched[name]))
+        largest = listed(sorted(untouched, key=lambda name: -untouched[name]))
         message = f"no assign decides {share:.0%} of the elements; the largest parameters among them are {largest}"
         yield complaints.nowhere.problem("untouched", message)

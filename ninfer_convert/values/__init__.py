@@ -75,7 +75,7 @@ def joined(parts: Sequence[Words]) -> Words:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Origin:
     """One stored tensor behind a source, for provenance and messages."""
 
