@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from ninfer_convert.container.records import Directory, Object
 
 DIGEST_PIECE = 4 << 20
+RELEASED_BYTES = 4 << 20
+"""Of fewer complete bytes the system is not told: each call costs as much as a small object."""
 WRITING_BYTES = 256 << 20
 """Complete bytes that the system may be writing before those that it began first are taken out of its memory."""
 
@@ -59,7 +61,10 @@ class ArtifactWriter:
         self._coverage = Coverage()
         self._pool = FilePool(self._open_temporary)
         self._lock = threading.Lock()
-        self._writing: deque[Object] = deque()
+        self._complete: tuple[int, int] | None = None
+        """The run of the payload in which objects are complete that the system has not been told of."""
+        self._writing: deque[tuple[int, int]] = deque()
+        """Those that it has been told of, and how many bytes they are."""
         self._writing_bytes = 0
         self._made: dict[str, os.stat_result] = {}
         """The files to be published, each under the path it will have."""
@@ -129,17 +134,24 @@ class ArtifactWriter:
         """Let the system write `object`, which is complete, to the device while others are made; does not wait.
 
         Objects of long before are written by now: their memory serves again. So a large artifact neither fills the
-        system's memory nor waits for more of it. Safe on several threads.
+        system's memory nor waits for more of it. Small ones are told of together. Safe on several threads.
         """
         with self._lock:
-            self._writing.append(object)
-            self._writing_bytes += object.bytes
-            released = [object]
+            begin, end = self._complete or (object.offset, object.end)
+            begin, end = min(begin, object.offset), max(end, object.end)
+            if end - begin < RELEASED_BYTES:
+                self._complete = begin, end
+                return
+            self._complete = None
+            released = [(begin, end)]
+            self._writing.append((begin, end))
+            self._writing_bytes += end - begin
             while self._writing_bytes > WRITING_BYTES:
-                released.append(self._writing.popleft())
-                self._writing_bytes -= released[-1].bytes
-        for each in released:
-            for index, position, length in self._files.extents(each.offset, each.bytes):
+                begin, end = self._writing.popleft()
+                self._writing_bytes -= end - begin
+                released.append((begin, end))
+        for begin, end in released:
+            for index, position, length in self._files.extents(begin, end - begin):
                 with self._pool.borrow(index) as descriptor:
                     release(descriptor, length, position)
 

@@ -210,16 +210,19 @@ class PlaneLayout(ABC):
         """`words` in C order, each array of exactly the dtype and shape that the tensor has."""
         import numpy as np
 
+        from ninfer_convert.values import Words
+
         expected = self.word_arrays(tensor, len(words.codes) if words.codes.ndim else 0)
         checked: dict[str, Any] = {}
         for name in ("codes", "scales", "divisors"):
             array = getattr(words, name)
-            found = None if array is None else (str(array.dtype), array.shape)
-            if found != expected.get(name):
-                what = f"{name} of {tensor.format.name} must be {_described(expected.get(name))}"
+            wanted = expected.get(name)
+            if not _fits(array, wanted):
+                found = None if array is None else (str(array.dtype), array.shape)
+                what = f"{name} of {tensor.format.name} must be {_described(wanted)}"
                 raise refused(f"{what}, not {_described(found)}: layouts never convert")
             checked[name] = None if array is None else np.ascontiguousarray(array)
-        return replace(words, **checked)
+        return Words(**checked, non_finite=words.non_finite)
 
 
 # The tensors of a checkpoint have few shapes, and each is asked about several times.
@@ -251,6 +254,12 @@ def _fault(where: str, offset: int, rows: Bytes, padding: Bytes, canonical: Byte
 
 def refused(message: str) -> WordsError:
     return WordsError(Problem("wrong-words", message))
+
+
+def _fits(array: NDArray[Any] | None, wanted: tuple[str, Shape] | None) -> bool:
+    if array is None or wanted is None:
+        return array is None and wanted is None
+    return array.dtype == wanted[0] and array.shape == wanted[1]
 
 
 def _described(array: tuple[str, Shape] | None) -> str:
