@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ninfer_convert.layouts import Layout, Tensor
     from ninfer_convert.methods.base import Job, Method
     from ninfer_convert.recipe import Piece, Recipe, Resolution
-    from ninfer_convert.sources.base import Checkpoint
+    from ninfer_convert.sources.base import Checkpoint, SourceFile
     from ninfer_convert.values import Source
 
 
@@ -104,6 +104,11 @@ class Plan:
     def tensors(self) -> tuple[PlannedTensor, ...]:
         """The tensor objects alone."""
         return tuple(planned for planned in self.objects if isinstance(planned, PlannedTensor))
+
+    @property
+    def files(self) -> tuple[SourceFile, ...]:
+        """The files of the checkpoints that a conversion reads."""
+        return tuple(file for checkpoint in (self.checkpoint, *self.inputs) for file in checkpoint.files)
 
     @property
     def payload_bytes(self) -> int:

@@ -27,6 +27,7 @@ from ninfer_convert.pipeline.pieces import Piece, cut
 from ninfer_convert.pipeline.planned import Plan, PlannedBytes, PlannedTensor
 from ninfer_convert.pipeline.preflight import preflight
 from ninfer_convert.pipeline.threads import for_each
+from ninfer_convert.sources.files import refuse_changed
 from ninfer_convert.stages import Stopwatch, measure, stage
 
 PIECE_BYTES = 8 << 20
@@ -105,6 +106,9 @@ def run(plan: Plan, destination: Path, running: Running, progress: Callable[[Pro
     for the first piece of the plan that cannot be kept, RecipeError for a function of the recipe's own that fails,
     OutputError for the destination. Whatever is raised, KeyboardInterrupt included, leaves no file of this run behind.
     """
+    # Where memory is short, NumPy may end the process while it is loaded: then no file has been made yet.
+    import numpy  # noqa: F401
+
     start = time.monotonic()
     _refuse_inputs(plan, destination)
     preflight(plan)
@@ -137,6 +141,8 @@ def run(plan: Plan, destination: Path, running: Running, progress: Callable[[Pro
                 writer.write(planned.record.offset, planned.content)
                 finish(planned)
         for_each(_pieces(plan, running.piece_bytes, tally), write, running.jobs)
+        for file in plan.files:
+            refuse_changed(file)
         directory = with_digests(files.directory, tally.digests) if running.digest else files.directory
         with stage("flush"):
             artifact_id = writer.finish(directory)
@@ -146,8 +152,7 @@ def run(plan: Plan, destination: Path, running: Running, progress: Callable[[Pro
 
 def _refuse_inputs(plan: Plan, destination: Path) -> None:
     """`force` is for an older artifact, never for what is being read."""
-    inputs = [file.path for checkpoint in (plan.checkpoint, *plan.inputs) for file in checkpoint.files]
-    if os.path.exists(destination) and any(os.path.samefile(destination, path) for path in inputs):
+    if os.path.exists(destination) and any(os.path.samefile(destination, file.path) for file in plan.files):
         message = "is a file of the checkpoint itself, and is not replaced; choose another name"
         raise OutputError(Problem("is-input", message, path=str(destination)))
 

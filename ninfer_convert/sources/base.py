@@ -5,6 +5,7 @@ Opening reads headers only. Nothing here parses a format (`safetensors`, `gguf`)
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -33,7 +34,8 @@ class SourceFile:
     path: Path
     shown: str
     """The path as the user typed it (for a file found in a folder: the folder as typed, then its name)."""
-    size: int
+    status: os.stat_result
+    """Of the file, taken before its header was read."""
     header_sha256: str
     """Hexadecimal SHA-256 of the header, from the file's first byte; padding behind it is no part of it."""
     payload: int = 0
@@ -41,10 +43,15 @@ class SourceFile:
     source: str = "model"
     """Name of the input it belongs to: "model" for the main one, else the name under [sources]."""
 
+    @property
+    def size(self) -> int:
+        """Bytes of the whole file."""
+        return self.status.st_size
+
     def read(self, offset: int, count: int) -> NDArray[np.uint8]:
         """Bytes [offset, offset + count) as a fresh uint8 array [count]; safe on several threads.
 
-        Raises SourceError where the file cannot be read or has become shorter.
+        Raises SourceError where the file cannot be read, has become shorter or is another one.
         """
         return files.read(self, offset, count)
 

@@ -37,7 +37,7 @@ MAX_WHOLE = 256 << 20
 def read(file: SourceFile, offset: int, count: int) -> NDArray[np.uint8]:
     """Bytes [offset, offset + count) of `file` as a fresh uint8 array [count].
 
-    Raises SourceError where the file cannot be opened or read, or ends before.
+    Raises SourceError where the file cannot be opened or read, is another one by now, or ends before.
     """
     import numpy as np
 
@@ -47,17 +47,20 @@ def read(file: SourceFile, offset: int, count: int) -> NDArray[np.uint8]:
         while rest:
             got = descriptor.read_into(rest, offset)
             if got == 0:
-                raise SourceError(
-                    Problem(
-                        "file-changed",
-                        f"ends at byte {offset}, but was {file.size} bytes long when its header was read; "
-                        "it was cut or replaced meanwhile",
-                        path=file.shown,
-                    )
-                )
+                found = f"ends at byte {offset}, but was {file.size} bytes long when its header was read"
+                raise SourceError(_changed(file, found))
             offset += got
             rest = rest[got:]
     return array
+
+
+def refuse_changed(file: SourceFile) -> None:
+    """Raise SourceError where `file` was written to since its header was read, or, if it is not open, replaced.
+
+    An open file that only lost its name to another one is still read as it was.
+    """
+    with translated(file.shown), _POOL.borrow(file) as descriptor:
+        _compare(file, os.fstat(descriptor.number))
 
 
 def read_whole(path: Path, shown: str, limit: int = MAX_WHOLE) -> bytes | None:
@@ -146,21 +149,33 @@ class _Pool:
 
 def _open_checked(file: SourceFile) -> _Descriptor:
     number = os.open(file.path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
-    size = os.fstat(number).st_size
-    if size != file.size:
+    try:
+        _compare(file, os.fstat(number))
+    except SourceError:
         os.close(number)
-        raise SourceError(
-            Problem(
-                "file-changed",
-                f"is {size} bytes long, but was {file.size} when its header was read",
-                path=file.shown,
-            )
-        )
+        raise
     if hasattr(os, "posix_fadvise"):
         # Several threads read one piece each, which the system alone takes for random access and reads ahead little.
         with suppress(OSError):  # it is advice
             os.posix_fadvise(number, 0, 0, os.POSIX_FADV_SEQUENTIAL)
     return _Descriptor(number)
+
+
+def _compare(file: SourceFile, now: os.stat_result) -> None:
+    """Raise SourceError where `now` is not the status of what the header was read from; the time of access is free."""
+    then = file.status
+    if now.st_size != then.st_size:
+        found = f"is {now.st_size} bytes long, but was {then.st_size} when its header was read"
+    elif now.st_mtime_ns != then.st_mtime_ns or not os.path.samestat(now, then):
+        found = "was written to, or replaced by another file, after its header was read"
+    else:
+        return
+    raise SourceError(_changed(file, found))
+
+
+def _changed(file: SourceFile, found: str) -> Problem:
+    message = f"{found}; start again once nothing changes it any more"
+    return Problem("file-changed", message, path=file.shown)
 
 
 _POOL = _Pool(OPEN_AT_MOST)

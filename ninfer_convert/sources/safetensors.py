@@ -53,9 +53,9 @@ def read_header(path: Path, shown: str, source: str = "model") -> Header:
     unknown dtypes, shapes and offsets of wrong types, sizes that contradict dtype and shape, overlaps, holes, trailing
     bytes, a file that is shorter than its header says.
     """
-    size, text = _read_text(path, shown)
+    status, text = _read_text(path, shown)
     digest = hashlib.sha256(len(text).to_bytes(8, "little") + text).hexdigest()
-    file = SourceFile(path, shown, size, digest, payload=8 + len(text), source=source)
+    file = SourceFile(path, shown, status, digest, payload=8 + len(text), source=source)
     if not text.startswith(b"{"):
         raise _error(shown, "bad-header", "its header is no JSON object")
     try:
@@ -79,10 +79,11 @@ def read_header(path: Path, shown: str, source: str = "model") -> Header:
     return Header(file, {tensor.name: tensor for tensor in tensors}, metadata)
 
 
-def _read_text(path: Path, shown: str) -> tuple[int, bytes]:
-    """The file's size and the header's JSON text."""
+def _read_text(path: Path, shown: str) -> tuple[os.stat_result, bytes]:
+    """The file's status and the header's JSON text."""
     with files.translated(shown), path.open("rb") as stream:
-        size = os.fstat(stream.fileno()).st_size
+        status = os.fstat(stream.fileno())
+        size = status.st_size
         start = stream.read(8)
         if len(start) < 8:
             raise _error(shown, "truncated", f"is {size} bytes long: truncated, or not safetensors; download it again")
@@ -99,7 +100,7 @@ def _read_text(path: Path, shown: str) -> tuple[int, bytes]:
         text = stream.read(length)
     if len(text) < length:
         raise _error(shown, "file-changed", "became shorter while its header was read")
-    return size, text
+    return status, text
 
 
 def _entry_fault(name: str, entry: Any) -> str | None:

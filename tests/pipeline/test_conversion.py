@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ from ninfer_convert.container import open_artifact
 from ninfer_convert.errors import NinferConvertError, NumericError, RecipeError, SourceError
 from ninfer_convert.pipeline.plan import make_plan
 from ninfer_convert.pipeline.planned import Shaping
-from ninfer_convert.pipeline.run import Running, run
+from ninfer_convert.pipeline.run import Progress, Running, run
 from ninfer_convert.recipe import builtin_recipes
+from tests.oracle import gguf
 from tests.oracle import objects as oracle
 from tests.support import TINY_LLAMA, Tensors, bf16, gaussian, write_safetensors
 
@@ -191,6 +193,28 @@ def test_any_number_of_threads_and_any_piece_size_give_the_same_bytes(tmp_path: 
         convert(source, "q5", path, running)
         artifacts.append(path.read_bytes())
     assert len(set(artifacts)) == 1
+
+
+@pytest.mark.parametrize("kind", ["safetensors", "gguf"])
+def test_an_input_that_is_written_to_meanwhile_gives_no_artifact(kind: str, tmp_path: Path) -> None:
+    words = gaussian((64, 64)).tobytes()
+    source = tmp_path / f"m.{kind}"
+    if kind == "gguf":
+        source.write_bytes(gguf.File([gguf.Tensor("w", 0, (64, 64), words)]).build())
+    else:
+        write_safetensors(source, {"w": ("F32", (64, 64), words)})
+    plan = make_plan(str(source), "fp32", Shaping())
+
+    def write(progress: Progress) -> None:
+        with source.open("r+b") as stream:
+            stream.seek(-4, os.SEEK_END)
+            stream.write(bytes(4))
+        os.utime(source, ns=(0, source.stat().st_mtime_ns + 10**9))
+
+    with pytest.raises(SourceError, match="was written to") as caught:
+        run(plan, tmp_path / "a.ninfer", Running(), write)
+    assert [(each.code, each.path) for each in caught.value.problems] == [("file-changed", str(source))]
+    assert list(tmp_path.iterdir()) == [source]
 
 
 def test_a_bank_is_folded_to_rows_and_keeps_its_logical_shape(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support import command, write_sparse_safetensors
+from tests.support import TINY_LLAMA, command, write_sparse_safetensors
 
 MiB = 1 << 20
 ADDRESS_SPACE = 1 << 30
@@ -59,6 +59,16 @@ def test_a_checkpoint_larger_than_the_address_space_is_converted(tmp_path: Path)
         check=True,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE)),
     )
+
+
+def test_what_ends_the_process_while_it_is_loaded_leaves_no_file_behind(tmp_path: Path) -> None:
+    (tmp_path / "numpy.py").write_text("import os\nos._exit(9)\n")
+    output = tmp_path / "out"
+    output.mkdir()
+    environment = {**os.environ, "PYTHONPATH": os.fspath(tmp_path)}
+    arguments = command(TINY_LLAMA, "-r", "q4", "-o", output, "--quiet")
+    assert subprocess.run(arguments, cwd=tmp_path, env=environment, check=False).returncode == 9
+    assert not list(output.iterdir())
 
 
 def test_neither_checking_nor_exporting_takes_what_the_model_takes(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def file(tmp_path: Path) -> SourceFile:
 
 def written(path: Path, data: bytes = DATA) -> SourceFile:
     path.write_bytes(data)
-    return SourceFile(path, f"typed/{path.name}", len(data), header_sha256="")
+    return SourceFile(path, f"typed/{path.name}", path.stat(), header_sha256="")
 
 
 def open_descriptors() -> int:
@@ -87,6 +87,44 @@ def test_a_file_of_another_size_is_told_when_it_is_opened(file: SourceFile) -> N
     file.path.write_bytes(DATA + b"x")
     with pytest.raises(SourceError, match=r"^typed/data: is 100001 bytes long, but was 100000 when"):
         file.read(0, 1)
+
+
+def test_a_file_of_the_same_size_that_is_another_is_told_when_it_is_opened(file: SourceFile) -> None:
+    modified = file.path.stat().st_mtime_ns
+    other = file.path.with_name("other")
+    other.write_bytes(DATA[::-1])
+    os.utime(other, ns=(modified, modified))
+    other.replace(file.path)
+    with pytest.raises(SourceError, match=r"^typed/data: was written to, or replaced .*; start again") as caught:
+        file.read(0, 1)
+    assert [problem.code for problem in caught.value.problems] == ["file-changed"]
+
+
+def test_a_file_written_in_place_is_told_when_it_is_opened(file: SourceFile) -> None:
+    write_in_place(file.path)
+    with pytest.raises(SourceError, match=r"^typed/data: was written to"):
+        file.read(0, 1)
+
+
+def test_an_open_file_is_told_if_it_was_written_to_and_not_if_it_lost_its_name(file: SourceFile) -> None:
+    file.read(0, 1)
+    os.utime(file.path, ns=(0, file.path.stat().st_mtime_ns))  # as reading does
+    files.refuse_changed(file)
+    name = file.path.rename(file.path.with_name("moved"))
+    file.path.write_bytes(DATA[::-1])
+    files.refuse_changed(file)
+    assert file.read(0, 100_000).tobytes() == DATA
+    write_in_place(name)
+    with pytest.raises(SourceError, match=r"^typed/data: was written to"):
+        files.refuse_changed(file)
+
+
+def write_in_place(path: Path) -> None:
+    """Change one byte, a second later than the file was made: clocks of files may tick slowly."""
+    later = path.stat().st_mtime_ns + 1_000_000_000
+    with path.open("r+b") as stream:
+        stream.write(b"!")
+    os.utime(path, ns=(later, later))
 
 
 def test_a_new_file_of_the_same_path_is_not_read_through_the_old_one(file: SourceFile) -> None:
