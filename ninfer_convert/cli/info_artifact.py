@@ -8,8 +8,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ninfer_convert.cli import render
-from ninfer_convert.container import TensorObject, members
+from ninfer_convert.container import members
 from ninfer_convert.errors import ArtifactError, Problem, printable
+from ninfer_convert.pipeline.bound import extents, logical_shape
+from ninfer_convert.pipeline.kinds import kinds
 
 if TYPE_CHECKING:
     from ninfer_convert.cli.output import Output
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 PER_OBJECT = ("objects", "parameters")
 """Members of the provenance that are told with the object or parameter they belong to."""
+KINDS_SHOWN = 100
 
 
 def show(output: Output, artifact: Artifact, with_tensors: bool, with_uses: bool) -> None:
@@ -53,6 +56,8 @@ def _lines(output: Output, artifact: Artifact, with_tensors: bool, with_uses: bo
     yield from _components(output, directory)
     yield ""
     yield from render.shares_table(_formats(directory), ("format", "objects", "weights"), output.heading)
+    yield ""
+    yield from _kinds(output, directory)
     resources = directory.resources
     if resources:
         yield ""
@@ -106,7 +111,37 @@ def _component(component: Component) -> tuple[str, str, str]:
     if component.proposal is not None:
         rows = component.proposal.rows
         notes.append("proposes every token" if rows is None else f"proposes {rows:,} tokens")
-    return render.plural(len(component.config), "member"), ", ".join(component.resources) or "-", "; ".join(notes)
+    classes = component.config.get("architectures")
+    config = [_plain(classes)] if classes else []
+    config.append(render.plural(len(component.config), "member"))
+    return ", ".join(config), ", ".join(component.resources) or "-", "; ".join(notes)
+
+
+def _kinds(output: Output, directory: Directory) -> Iterator[str]:
+    """The parameters by kind; of an artifact with names that have little in common, the first ones."""
+    found = kinds(directory)
+    rows = [
+        (
+            kind.names,
+            f"{kind.count:,}",
+            " + ".join(kind.formats),
+            render.shape(kind.shape),
+            f"{kind.bytes:,}",
+            kind.parent or "-",
+            kind.uses or "-",
+        )
+        for kind in found[:KINDS_SHOWN]
+    ]
+    header = ("parameters", "count", "format", "shape", "bytes", "in one object", "used with")
+    told = [column for column in range(len(header)) if any(row[column] != "-" for row in rows)]
+    yield from render.table(
+        [header[column] for column in told],
+        [[row[column] for column in told] for row in rows],
+        right=("count", "bytes"),
+        heading=output.heading,
+    )
+    if len(found) > KINDS_SHOWN:
+        yield f"and {len(found) - KINDS_SHOWN:,} more kinds of parameters; --tensors lists every object"
 
 
 def _tensor_table(output: Output, directory: Directory) -> Iterator[str]:
@@ -139,11 +174,13 @@ def _parameter_lines(output: Output, record: Mapping[str, Any]) -> Iterator[str]
     yield output.heading(printable(record["name"]))
     for part in record["parts"]:
         provenance = part["provenance"] if isinstance(part["provenance"], Mapping) else {}
-        selection = "" if part["range"] is None else ", elements [{:,}, {:,})".format(*part["range"])
+        selection = ""
+        if part["range"] is not None:
+            selection = ", elements [{:,}, {:,}) of {}".format(*part["range"], render.shape(part["shape"]))
         yield from render.facts(
             (
                 ("object", f"{part['object']}{selection}"),
-                ("shape", render.shape(part["shape"])),
+                ("shape", render.shape(record["shape"])),
                 ("format", f"{part['format']} in {part['layout']}"),
                 ("size", render.exact_size(part["bytes"])),
                 ("offset", f"{part['offset']:,} in the payload"),
@@ -155,25 +192,25 @@ def _parameter_lines(output: Output, record: Mapping[str, Any]) -> Iterator[str]
 
 
 def _parameter(directory: Directory, name: str) -> dict[str, Any]:
-    binding = directory.bindings[name]
+    whole = directory.bindings[name].object is not None
+    bound = tuple(extents(directory, directory.bindings[name]))
     parts = []
-    for id, part in zip(binding.objects, binding.parts or (None,), strict=True):
-        object = directory.by_id[id]
-        assert isinstance(object, TensorObject)  # opening has checked it
+    for object, begin, end in bound:
         parts.append(
             {
-                "object": id,
-                "range": None if part is None else [part.begin, part.end],
+                "object": object.id,
+                "range": None if whole else [begin, end],
                 "shape": object.shape,
                 "format": object.format,
                 "layout": object.layout,
                 "offset": object.offset,
                 "bytes": object.bytes,
-                "provenance": _inside(directory.provenance, "objects", id),
+                "provenance": _inside(directory.provenance, "objects", object.id),
             }
         )
     return {
         "name": name,
+        "shape": logical_shape(directory, name, bound),
         "parts": parts,
         "provenance": _inside(directory.provenance, "parameters", name),
         "uses": [

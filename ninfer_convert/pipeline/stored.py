@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ninfer_convert import container
-from ninfer_convert.container import Artifact, Binding, Part, TensorObject
 from ninfer_convert.errors import nearest, printable
+from ninfer_convert.pipeline.bound import extents, logical_shape
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ninfer_convert.container import Directory, Use
+    from ninfer_convert.container import Artifact, Directory, TensorObject, Use
     from ninfer_convert.values import Shape, Words
 
 PIECE_ELEMENTS = 1 << 18
@@ -222,12 +222,13 @@ class OpenArtifact(Mapping[str, StoredParameter]):
             close = [repr(other) for other in nearest(name, self.directory.bindings)]
             hint = f"; did you mean {' or '.join(close)}?" if close else ""
             raise KeyError(f"{printable(self.artifact.path)} holds no parameter {name!r}{hint}")
-        spans = tuple(_spans(self.artifact, binding))
-        return StoredParameter(name, _shape(self.directory, name, binding, spans), spans)
+        bound = tuple(extents(self.directory, binding))
+        spans = tuple(Span(self.artifact, *extent) for extent in bound)
+        return StoredParameter(name, logical_shape(self.directory, name, bound), spans)
 
     def auxiliary(self, use: Use, role: str) -> StoredParameter:
         """What the use has in this role, as a parameter called like the role; KeyError where it has nothing."""
-        spans = tuple(_spans(self.artifact, use.auxiliaries[role]))
+        spans = tuple(Span(self.artifact, *extent) for extent in extents(self.directory, use.auxiliaries[role]))
         return StoredParameter(role, (sum(span.elements for span in spans),), spans)
 
     def __contains__(self, name: object) -> bool:
@@ -258,36 +259,3 @@ def open_artifact(path: str | os.PathLike[str]) -> OpenArtifact:
     Raises ArtifactError with every problem (container.md 3, "open"), SourceError where the file cannot be read.
     """
     return OpenArtifact(container.open_artifact(path))
-
-
-def _spans(artifact: Artifact, binding: Binding) -> Iterator[Span]:
-    by_id = artifact.directory.by_id
-    for id, part in zip(binding.objects, binding.parts or (None,), strict=True):
-        object = by_id[id]
-        assert isinstance(object, TensorObject)  # opening has checked it
-        whole = Part(id, 0, object.elements)
-        yield Span(artifact, object, (part or whole).begin, (part or whole).end)
-
-
-def _shape(directory: Directory, name: str, binding: Binding, spans: tuple[Span, ...]) -> Shape:
-    """The recorded logical shape; without a sound one what the objects show: theirs, equal rows, or elements."""
-    if binding.object is not None:
-        return spans[0].object.shape
-    elements = sum(span.elements for span in spans)
-    recorded = directory.provenance.get("parameters")
-    record = recorded.get(name) if isinstance(recorded, Mapping) else None
-    shape = record.get("shape") if isinstance(record, Mapping) else None
-    if (
-        isinstance(shape, list)
-        and all(type(extent) is int and extent > 0 for extent in shape)
-        and prod(shape) == elements
-    ):
-        return tuple(shape)
-    if len(spans) == 1 and spans[0].elements == spans[0].object.elements:
-        return spans[0].object.shape
-    lengths = {span.object.shape[-1:] for span in spans}
-    if len(lengths) == 1 and all(lengths):
-        ((columns,),) = lengths
-        if all(span.begin % columns == span.end % columns == 0 for span in spans):
-            return (elements // columns, columns)
-    return (elements,)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.architectures import small
 from tests.cli.checkpoints import make, tensors
 from tests.cli.program import ok, run
 from tests.support import write_safetensors
@@ -57,13 +58,15 @@ def test_an_artifact_as_json_has_its_whole_directory(converted: Path) -> None:
 
 def test_one_parameter_of_an_artifact(converted: Path) -> None:
     shown = ok("info", "model.ninfer", "--parameter", "layers.0.experts", cwd=converted).stdout
-    assert shown.startswith("layers.0.experts\n  object      weight/000001, elements [0, 768)\n")
+    assert shown.startswith("layers.0.experts\n  object      weight/000001, elements [0, 768) of 12 x 64\n")
+    assert "  shape       3 x 4 x 64\n" in shown
     assert "q4_g64_fp16 in row_split_k128_v1" in shown
     assert "grouped_absmax" in shown
     assert "layers.0.up.weight" not in shown
     parameter = ok("info", "model.ninfer", "--parameter", "layers.0.experts", "--json", cwd=converted).result[
         "parameter"
     ]
+    assert parameter["shape"] == [3, 4, 64]
     assert parameter["provenance"] == {"shape": [3, 4, 64]}
     (part,) = parameter["parts"]
     assert part["shape"] == [12, 64]
@@ -234,3 +237,28 @@ def test_warnings_of_a_checkpoint_are_told(tmp_path: Path) -> None:
     ran = ok("info", ".", cwd=folder)
     assert ran.stderr.startswith("warning: .: ")
     assert "stray.safetensors" in ran.stderr
+
+
+def test_an_artifact_for_the_engine_is_told_by_kinds_of_parameters(tmp_path: Path) -> None:
+    small.write(tmp_path / "qwen", small.KINDS["experts in banks"])
+    ok("qwen", "-r", "qwen3_6_35b_a3b", cwd=tmp_path)
+    shown = [re.split(r"  +", line.strip()) for line in ok("info", "qwen.ninfer", cwd=tmp_path).stdout.splitlines()]
+    component = next(line for line in shown if line[0] == "text")
+    assert component[1] == "Qwen3_5MoeForCausalLM, 22 members"
+    by_name = {line[0]: line[1:] for line in shown}
+    assert by_name["parameters"] == ["count", "format", "shape", "bytes", "in one object", "used with"]
+    assert by_name["text/layers/*/moe/experts/*/up"] == [
+        "12",
+        "q4_g64_fp16",
+        "128 x 128",
+        "104,448",
+        "gate + up, 3 of each",
+        "text/layers/*/ffn_input",
+    ]
+    query = by_name["text/layers/*/attention/query"]
+    assert query[1:3] + query[4:] == [
+        "q8_g32_fp16",
+        "144 x 128",
+        "query + key + gate + value",
+        "text/layers/*/mixer_input",
+    ]
