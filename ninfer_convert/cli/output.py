@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import TextIOWrapper
@@ -13,6 +14,9 @@ from typing import Any, TextIO
 import click
 
 from ninfer_convert.errors import SHOWN_AT_MOST, OutputError, Problem, printable
+
+WARNED_AT_MOST = 10
+"""Warnings of one code that are shown as text."""
 
 
 @dataclass
@@ -44,11 +48,20 @@ class Output:
         return click.style(text, bold=True) if colours(sys.stdout) else text
 
     def warn(self, problems: Iterable[Problem]) -> None:
-        """Give warnings: a line each, or kept for the JSON."""
-        for problem in problems:
-            self.warnings.append(problem)
-            if not self.json:
+        """Give warnings: the first ones of each code with the number of the others, or all for the JSON."""
+        given = list(problems)
+        self.warnings += given
+        if self.json:
+            return
+        totals = Counter(problem.code for problem in given)
+        shown: Counter[str] = Counter()
+        for problem in given:
+            shown[problem.code] += 1
+            if shown[problem.code] <= WARNED_AT_MOST:
                 self._say("warning", "yellow", str(problem))
+            elif shown[problem.code] == totals[problem.code]:
+                more = totals[problem.code] - WARNED_AT_MOST
+                to_stderr(f"... and {more:,} more of this kind; --json shows all of them\n")
 
     def fail(self, problems: Sequence[Problem], traceback: str = "", hint: str = "") -> None:
         """Say why the run ends: every problem as JSON, or the first ones as text with their number."""

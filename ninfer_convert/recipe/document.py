@@ -28,38 +28,38 @@ MAX_BYTES = 64 << 20
 class Document:
     """A file that was read: typed values by top-level key, where each value stands, what is wrong.
 
-    `places` also has the members of tables with keys of the user's own (`defaults.F16`). With problems, `values` may
-    lack what they concern.
+    `shown` is what messages call it. `places` also has the members of tables with keys of the user's own
+    (`defaults.F16`). With problems, `values` may lack what they concern.
     """
 
     path: Path
+    shown: str
     sha256: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
     places: Mapping[str, Place] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
 
 
-def read_document(path: Path) -> Document:
-    """Read and check one file; `path` is what messages call it. Never raises for what the file holds."""
-    shown = str(path)
+def read_document(path: Path, shown: str) -> Document:
+    """Read and check one file, which messages call `shown`. Never raises for what the file holds."""
     try:
         with path.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
     except OSError as error:
-        return Document(path, problems=(Problem("unreadable", f"cannot be read: {error.strerror}", path=shown),))
+        return Document(path, shown, problems=(Problem("unreadable", f"cannot be read: {error.strerror}", path=shown),))
     if len(data) > MAX_BYTES:
         message = f"is longer than {MAX_BYTES} bytes, the most that a recipe may have"
-        return Document(path, problems=(Problem("too-long", message, path=shown),))
+        return Document(path, shown, problems=(Problem("too-long", message, path=shown),))
     parsed = _parse(data, shown)
     if isinstance(parsed, Problem):
-        return Document(path, problems=(parsed,))
+        return Document(path, shown, problems=(parsed,))
     text, values, spot = parsed
     root = Node(values, spot, "", text)
     _refuse_large_integers(root)
     if text.problems:
-        return Document(path, problems=tuple(text.problems))
+        return Document(path, shown, problems=tuple(text.problems))
     typed = table(root, schema.RECIPE, "a recipe") or {}
-    return Document(path, hashlib.sha256(data).hexdigest(), typed, dict(_places(root)), tuple(text.problems))
+    return Document(path, shown, hashlib.sha256(data).hexdigest(), typed, dict(_places(root)), tuple(text.problems))
 
 
 def read_override(argument: str) -> tuple[Assign | None, tuple[Problem, ...]]:

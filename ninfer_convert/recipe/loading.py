@@ -55,7 +55,7 @@ def load_recipe(spec: str, overrides: Sequence[str] = ()) -> Recipe:
 
     return Recipe(
         name=last("name", documents[-1].path.stem),
-        files=tuple(RecipeFile(document.path, document.sha256) for document in documents),
+        files=tuple(RecipeFile(Path(document.shown), document.sha256) for document in documents),
         places={key: place for document in documents for key, place in document.places.items()},
         description=last("description", ""),
         architecture=last("architecture", AUTO),
@@ -86,7 +86,7 @@ def find_recipe(spec: str) -> Path:
 def builtin_recipes() -> tuple[Builtin, ...]:
     """Every built-in recipe, in natural order of names."""
     paths = sorted(_folder().glob(f"*{SUFFIX}"), key=lambda path: natural_key(path.stem))
-    documents = [read_document(path) for path in paths]
+    documents = [_read(path) for path in paths]
     return tuple(
         Builtin(document.path.stem, document.values.get("description", ""), document.path) for document in documents
     )
@@ -96,7 +96,7 @@ def _chain(path: Path) -> Iterator[Document]:
     """The document at `path`, what it extends, what that extends, and so on."""
     seen: list[Path] = []
     while True:
-        document = read_document(path)
+        document = _read(path)
         base = document.values.get("extends")
         following = None
         if base is not None:
@@ -116,6 +116,11 @@ def _chain(path: Path) -> Iterator[Document]:
         if following is None:
             return
         path = following
+
+
+def _read(path: Path) -> Document:
+    """The document at `path`; messages call a built-in one by its name, wherever it is installed."""
+    return read_document(path, path.name if path.parent in (_folder(), _folder() / PARTS) else str(path))
 
 
 def _repeated(tables: Iterable[Iterable[Resource | None]]) -> Iterator[Problem]:

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Place:
-    """A spot in a recipe: the file as typed (`--set TEXT` for an override), line and column from 1."""
+    """A spot in a recipe: line and column from 1 of the file as typed, or `--set TEXT` for an override.
+
+    Of a built-in recipe, which names no other files, `path` is the name alone.
+    """
 
     path: str
     line: int | None = None
@@ -150,7 +153,7 @@ class Rename:
 
 @dataclass(frozen=True)
 class RecipeFile:
-    """A file a recipe was read from: its path as typed, its digest in hexadecimal."""
+    """A file a recipe was read from: its path as typed, or a built-in's name; its digest in hexadecimal."""
 
     path: Path
     sha256: str

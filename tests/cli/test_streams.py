@@ -191,3 +191,15 @@ def test_warnings_go_to_stderr_a_line_each_or_into_the_json(tmp_path: Path) -> N
     assert warning["code"] == "untouched"
     assert ran.stdout.count("\n") == 1
     json.dumps(ran.result, allow_nan=False)
+
+
+def test_many_warnings_of_one_kind_are_cut_with_their_number_but_not_in_json(tmp_path: Path) -> None:
+    again = '[[assign]]\nselect = "*.norm.weight"\nformat = "bf16"\n'
+    folder = make(tmp_path, recipe='schema = 1\n[defaults]\nF16 = "fp32"\n' + again * 13)
+    ran = ok("plan", "model.safetensors", "-r", "r.toml", cwd=folder)
+    lines = ran.stderr.splitlines()
+    assert [line.split(":")[1:3] for line in lines[:10]] == [[" r.toml", str(4 + 3 * number)] for number in range(10)]
+    assert lines[10] == "... and 2 more of this kind; --json shows all of them"
+    assert [line.startswith("warning: r.toml: no assign decides") for line in lines[11:]] == [True]
+    warnings = ok("plan", "model.safetensors", "-r", "r.toml", "--json", cwd=folder).result["warnings"]
+    assert [warning["code"] for warning in warnings] == ["overridden"] * 12 + ["untouched"]

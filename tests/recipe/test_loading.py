@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ninfer_convert.recipe import Recipe, builtin_recipes, find_recipe, load_recipe
+from ninfer_convert.recipe import Recipe, builtin_recipes, find_recipe, load_recipe, resolve
 from tests.recipe.support import Parameter, formats, load, placed, refused, solve, write
 
 
@@ -25,6 +25,12 @@ def test_an_existing_file_comes_before_a_builtin(tmp_path: Path, monkeypatch: py
     assert find_recipe("q4.toml") == Path("q4.toml")
     assert find_recipe("q4").is_absolute()
     assert load_recipe("q4.toml").name == "mine"
+
+
+def test_problems_of_a_built_in_recipe_are_told_by_its_name(tmp_path: Path) -> None:
+    recipe = load_recipe(str(write(tmp_path, "schema = 1\nextends = 'q4'")))
+    (problem,) = refused(lambda: resolve(recipe, [Parameter("norm", (8,))]))
+    assert str(problem).startswith("q4.toml:16:10: where admits none")
 
 
 def test_a_pipe_is_an_existing_file(tmp_path: Path) -> None:
@@ -72,7 +78,7 @@ def test_builtins_come_in_natural_order_with_a_description() -> None:
         recipe = load_recipe(builtin.name)
         assert recipe.name == builtin.name
         assert recipe.description == builtin.description != ""
-        assert recipe.files[-1].path == builtin.path
+        assert recipe.files[-1].path == Path(builtin.path.name), "not where it is installed"
 
 
 @pytest.mark.parametrize("spec", ["shared/qwen3_5_dense", "qwen3_5_dense", "shared"])
