@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ninfer_convert.errors import Problem, RecipeError, unknown
@@ -133,6 +134,11 @@ class Model:
     judge: Callable[[Stored], Iterable[Problem]] = _nothing
     """What the engine binds, once a recipe has decided, but is not known to compute."""
     warnings: tuple[Problem, ...] = ()
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Parameter]:
+        """Every parameter by its name."""
+        return {parameter.name: parameter for parameter in self.parameters}
 
 
 def _no_reason(name: str) -> None:

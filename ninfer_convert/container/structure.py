@@ -254,7 +254,7 @@ class Structure:
         if not isinstance(value, dict):
             self._wrong_type(where, value, "an object")
             return None
-        if not members.required <= value.keys() <= members.known:
+        if value.keys() != members.required and not members.required <= value.keys() <= members.known:
             for name in value:
                 if name not in members.known:
                     close = nearest(name, sorted(members.known - value.keys()), 1)

@@ -21,14 +21,15 @@ def unbound(model: Model, resolution: Resolution, shapes: Mapping[str, Shape]) -
     """
     if model.unbindable is not None:
         return
-    parameters = {parameter.name: parameter for parameter in model.parameters}
     for skipped in resolution.skipped:
         message = f"{skipped.name} is left out, but an engine that binds {model.architecture} needs it"
         yield skipped.rule.problem("not-bound", message, skipped.name)
     for name, pieces in resolution.decisions.items():
-        if shapes[name] != parameters[name].shape:
+        if shapes[name] != model.by_name[name].shape:
             place = next(piece.places["transpose"] for piece in pieces if piece.transpose)
-            message = f"{name} would be {list(shapes[name])}, but an engine binds it as {list(parameters[name].shape)}"
+            message = (
+                f"{name} would be {list(shapes[name])}, but an engine binds it as {list(model.by_name[name].shape)}"
+            )
             yield place.problem("not-bound", message, name)
 
 

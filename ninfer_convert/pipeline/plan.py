@@ -109,13 +109,12 @@ def _architecture_uses(model: Model) -> list[Use]:
 
 def _sources(model: Model, resolution: Resolution, inputs: Inputs) -> dict[tuple[str, int], Source]:
     """What each piece of a decided parameter is a region of, by parameter and number."""
-    parameters = {parameter.name: parameter for parameter in model.parameters}
     sources = {}
     for name, pieces in resolution.decisions.items():
         for number, piece in enumerate(pieces):
-            located: Parameter | str = parameters[name]
+            located: Parameter | str = model.by_name[name]
             if piece.source is not None or piece.tensor is not None:
-                located = inputs.locate(parameters[name], piece.source, piece.tensor)
+                located = inputs.locate(model.by_name[name], piece.source, piece.tensor)
             assert not isinstance(located, str), "resolve has refused what is not to be found"
             source = located.source
             sources[name, number] = transpose(source) if piece.transpose else source
@@ -149,9 +148,8 @@ def _components(model: Model, objects: Objects) -> dict[str, container.Component
 
 def _twins(model: Model, resolution: Resolution, sources: Mapping[tuple[str, int], Source]) -> tuple[Twin, ...]:
     """Aliases that the checkpoint holds too, beside what they are bound to."""
-    parameters = {parameter.name: parameter for parameter in model.parameters}
     return tuple(
-        Twin(alias.name, parameters[alias.name].source, alias.target, sources[alias.target, 0])
+        Twin(alias.name, model.by_name[alias.name].source, alias.target, sources[alias.target, 0])
         for alias in resolution.shares
         if alias.stored
     )

@@ -47,7 +47,6 @@ def record(
     """
     main = inputs.main.checkpoint
     left_out = {**model.passed_by, **inputs.main.classification.skipped}
-    parameters = {parameter.name: parameter for parameter in model.parameters}
     return {
         "tool": {"name": "ninfer-convert", "encoding": ENCODING},
         "recipe": {
@@ -72,7 +71,7 @@ def record(
         },
         "skipped": [
             *(
-                {"name": skip.name, "tensors": _tensors(parameters[skip.name].source.origins), "reason": skip.reason}
+                {"name": skip.name, "tensors": _tensors(model.by_name[skip.name].source.origins), "reason": skip.reason}
                 for skip in resolution.skipped
             ),
             *(

@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -56,7 +55,7 @@ class SourceFile:
         return files.read(self, offset, count)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class StoredTensor:
     """A tensor that lies in one file as plain words: a `Source` of a stored type without blocks."""
 
@@ -73,7 +72,7 @@ class StoredTensor:
         """Its offset as the header gives it, from the payload's first byte."""
         return self.offset - self.file.payload
 
-    @cached_property
+    @property
     def origins(self) -> tuple[Origin, ...]:
         return (Origin(self.file.source, self.file.shown, self.name, self.stored),)
 
