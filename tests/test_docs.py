@@ -12,16 +12,20 @@ from pathlib import Path
 import pytest
 
 from ninfer_convert import load_recipe
+from tests.architectures.building import resources, write_files, write_headers
+from tests.architectures.facts import facts_27b
 from tests.cli.program import PROGRAM, environment, ok
 from tests.support import REPOSITORY, TINY_LLAMA
 
-PAGES = ("comparing.md", "methods.md", "proving.md", "recipes.md")
-"""Those whose examples run on the example checkpoint; they may call it `examples/tiny-llama`."""
+PAGES = ("comparing.md", "engine.md", "methods.md", "proving.md", "recipes.md")
+"""Those whose examples run on the example checkpoints; they may call them `examples/tiny-llama` and `tiny-qwen`."""
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_the_examples_of_a_page(name: str, tmp_path: Path) -> None:
     (tmp_path / "examples").symlink_to(REPOSITORY / "examples")
+    make = (sys.executable, REPOSITORY / "examples" / "make_tiny.py", "tiny-qwen", "tiny-qwen")
+    subprocess.run(make, cwd=tmp_path, check=True)
     page = (REPOSITORY / "docs" / name).read_text("utf-8")
     blocks = re.findall(r"```(console|python|toml)\n(.*?)```", page, re.DOTALL)
     assert any(kind != "toml" for kind, _ in blocks)
@@ -39,7 +43,7 @@ def read_recipe(text: str, folder: Path) -> None:
 
 
 def run_console(text: str, folder: Path) -> None:
-    """Commands behind a "$ ", each with all that it prints."""
+    """Commands behind a "$ ", each with all that it prints, warnings too."""
     printed = ""
     for command in re.findall(r"^\$ ninfer-convert (.*)$", text, re.MULTILINE):
         printed += f"$ ninfer-convert {command}\n" + output([*PROGRAM, *shlex.split(command)], folder)
@@ -54,8 +58,9 @@ def run_python(text: str, folder: Path) -> None:
 
 def output(command: list[str], folder: Path) -> str:
     done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, check=False)
-    assert not re.search("^(error|warning)", done.stderr, re.MULTILINE), done.stderr  # progress may be told
-    return done.stdout
+    assert not re.search("^error", done.stderr, re.MULTILINE), done.stderr
+    warnings = re.findall("^warning: .*\n", done.stderr, re.MULTILINE)  # progress may be told beside them
+    return "".join(warnings) + done.stdout
 
 
 def test_the_function_on_the_page_is_a_method(tmp_path: Path) -> None:
@@ -68,6 +73,19 @@ def test_the_function_on_the_page_is_a_method(tmp_path: Path) -> None:
     ok("verify", "tiny-llama.ninfer", cwd=tmp_path)
     objects = ok("info", "tiny-llama.ninfer", "--json", cwd=tmp_path).result["formats"]
     assert {each["name"]: each["objects"] for each in objects}["q4_g64_fp16"] == 14
+
+
+def test_the_plan_of_a_large_model_on_the_page(tmp_path: Path) -> None:
+    """The same tensors, without their data."""
+    page = (REPOSITORY / "docs" / "engine.md").read_text("utf-8")
+    (shown,) = re.findall(r"it ends with\n\n```\n(.*?)```", page, re.DOTALL)
+    facts = facts_27b()
+    write_headers(tmp_path / "Qwen3.6-27B", facts.tensors)
+    write_files(tmp_path / "Qwen3.6-27B", {"config.json": facts.config, **resources()})
+    planned = ok("plan", "Qwen3.6-27B", "-r", "qwen3_6_27b", cwd=tmp_path)
+    assert shown in planned.stdout
+    assert "[rows 0:256+512:768 and 22 more]" in planned.stdout
+    assert not planned.stderr
 
 
 @pytest.mark.slow

@@ -27,8 +27,8 @@ LEAST_MEAN_COSINE = {"q4": 0.94, "q8": 0.999}
 
 
 def test_the_tiny_llama_is_made_again_byte_for_byte(tmp_path: Path) -> None:
-    script = EXAMPLES / "make_tiny_llama.py"
-    subprocess.run([sys.executable, script, tmp_path], check=True)
+    script = EXAMPLES / "make_tiny.py"
+    subprocess.run([sys.executable, script, "tiny-llama", tmp_path], check=True)
     made = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert len(made) == 4
     assert made == {path.name: path.read_bytes() for path in TINY_LLAMA.iterdir()}

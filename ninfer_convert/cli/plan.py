@@ -45,9 +45,10 @@ def command(output: Output, input: str, recipe: str, shaping: Shaping, out: str 
 
 def show(output: Output, plan: Plan, path: Path, running: Running) -> None:
     """Print a plan for an artifact at `path`."""
-    from ninfer_convert.pipeline.run import expected_memory, file_plan
+    from ninfer_convert.pipeline.run import check_memory, expected_memory, file_plan
     from ninfer_convert.pipeline.summary import summarise
 
+    check_memory(plan, running)
     files = file_plan(plan, path, running)
     summary = summarise(plan, files.file_bytes)
     memory = expected_memory(plan, running)
@@ -80,7 +81,7 @@ def _lines(
 
 def _row(piece: StoredPiece) -> tuple[str, ...]:
     return (
-        piece.parameter + (f" [{piece.selection}]" if piece.selection else ""),
+        piece.parameter + (f" [{_few_runs(piece.selection)}]" if piece.selection else ""),
         piece.stored,
         f"{piece.format} (no {piece.instead_of})" if piece.instead_of else piece.format,
         f"{piece.method} (lossy)" if piece.lossy else piece.method,
@@ -88,6 +89,15 @@ def _row(piece: StoredPiece) -> tuple[str, ...]:
         f"{piece.bytes:,}",
         _place(piece.rule),
     )
+
+
+@cache
+def _few_runs(selection: str) -> str:
+    """`rows 0:256+512:768 and 22 more`; interleaved heads are many runs of rows, which --json tells all."""
+    first, *others = selection.split("+")
+    if len(others) <= 2:
+        return selection
+    return f"{first}+{others[0]} and {len(others) - 1} more"
 
 
 @cache
