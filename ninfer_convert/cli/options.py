@@ -13,8 +13,6 @@ from typing import Any
 
 import click
 
-from ninfer_convert.errors import OutputError, Problem
-
 Command = Callable[..., Any]
 MOST_JOBS = 1024
 
@@ -195,11 +193,15 @@ _RUNNING = (
 
 
 def destination(out: str | None, default_name: str) -> Path:
-    """Where the artifact goes: `out`; under its default name in the folder `out`; without `out` in this folder."""
+    """Where the artifact goes: `out`; under its default name in the folder `out`; without `out` in this folder.
+
+    Raises OutputError where the folder does not exist.
+    """
     if out is None:
         return Path(f"{default_name}.ninfer")
     if os.path.isdir(out):
         return Path(out, f"{default_name}.ninfer")
-    if out.endswith(os.sep):  # which a Path forgets
-        raise OutputError(Problem("no-folder", "there is no such folder; make it first", path=out))
+    from ninfer_convert.container.destination import check_folder, folder_of
+
+    check_folder(out if out.endswith(os.sep) else folder_of(out))
     return Path(out)

@@ -29,9 +29,7 @@ def check_destination(destination: str | os.PathLike[str], needed_bytes: int, fo
     with output_errors(path, needed_bytes):
         if not os.path.basename(path):
             raise _refused("no-name", "names a folder; expected the name of a file in it", path)
-        if not os.path.isdir(folder):
-            found = "is not a folder" if os.path.lexists(folder) else "there is no such folder; make it first"
-            raise _refused("no-folder", found, folder)
+        check_folder(folder)
         try:
             standing = os.lstat(path)
         except FileNotFoundError:
@@ -43,6 +41,13 @@ def check_destination(destination: str | os.PathLike[str], needed_bytes: int, fo
         free = shutil.disk_usage(folder).free
         if free < needed_bytes:
             raise _refused("disk-full", f"needs {needed_bytes:,} bytes; {free:,} are free there", path)
+
+
+def check_folder(folder: str) -> None:
+    """OutputError where there is no such folder."""
+    if not os.path.isdir(folder):
+        found = "is not a folder" if os.path.lexists(folder) else "there is no such folder; make it first"
+        raise _refused("no-folder", found, folder)
 
 
 def check_standing(path: str, standing: os.stat_result, force: bool) -> None:

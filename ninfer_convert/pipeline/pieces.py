@@ -69,6 +69,12 @@ def cut(planned: PlannedTensor, piece_bytes: int) -> Iterator[Piece]:
         yield Piece(planned, begin, tuple(slices), tuple(members), source_bytes)
 
 
+def least_piece(planned: PlannedTensor) -> int:
+    """Bytes of values in the smallest pieces that it can be cut into."""
+    quantum = planned.layout.row_quantum
+    return max(_value_bytes(member) * min(quantum, member.job.rows) // member.job.rows for member in planned.members)
+
+
 def _ranges(planned: PlannedTensor, piece_bytes: int) -> Iterator[tuple[int, int]]:
     """Row ranges: cut where members meet if the layout can be cut there, else as the piece size says."""
     rows, _ = planned.layout.matrix(planned.tensor.shape)

@@ -22,8 +22,8 @@ from ninfer_convert.container import (
     remove_leftovers,
     with_digests,
 )
-from ninfer_convert.errors import OutputError, Problem
-from ninfer_convert.pipeline.pieces import Piece, cut
+from ninfer_convert.errors import OutputError, Problem, UsageError
+from ninfer_convert.pipeline.pieces import Piece, cut, least_piece
 from ninfer_convert.pipeline.planned import Plan, PlannedBytes, PlannedTensor
 from ninfer_convert.pipeline.preflight import preflight
 from ninfer_convert.pipeline.threads import for_each
@@ -58,9 +58,7 @@ class Running:
     @property
     def piece_bytes(self) -> int:
         """Bytes of values in a piece."""
-        if self.memory is None:
-            return PIECE_BYTES
-        return max(SMALLEST_PIECE_BYTES, min(PIECE_BYTES, self.memory // (self.jobs * WORKING_SET)))
+        return PIECE_BYTES if self.memory is None else min(PIECE_BYTES, self.memory // (self.jobs * WORKING_SET))
 
 
 @dataclass(frozen=True)
@@ -99,18 +97,29 @@ def expected_memory(plan: Plan, running: Running) -> int:
     return PROGRAM_BYTES + running.jobs * WORKING_SET * min(running.piece_bytes, largest)
 
 
+def check_memory(plan: Plan, running: Running) -> None:
+    """Raise UsageError where the cap is below what the smallest pieces take, one for each thread."""
+    smallest = max((least_piece(planned) for planned in plan.tensors), default=0)
+    least = running.jobs * WORKING_SET * max(SMALLEST_PIECE_BYTES, smallest)
+    if running.memory is not None and running.memory < least:
+        threads = "1 thread" if running.jobs == 1 else f"{running.jobs} threads"
+        message = f"a cap of {running.memory:,} bytes of memory is too low: {threads} of this conversion take {least:,}"
+        raise UsageError(Problem("memory-cap", f"{message}; raise --memory, or lower --jobs"))
+
+
 def run(plan: Plan, destination: Path, running: Running, progress: Callable[[Progress], None] | None = None) -> Result:
     """Write the artifact at `destination`.
 
     `progress` is called after every piece, from any thread, one call at a time. Raises NumericError or SourceError
     for the first piece of the plan that cannot be kept, RecipeError for a function of the recipe's own that fails,
-    OutputError for the destination. Whatever is raised, KeyboardInterrupt included, leaves no file of this run behind.
+    OutputError for the destination, UsageError for a cap of memory or of the files that is too low. Whatever is raised, KeyboardInterrupt included, leaves no file of this run behind.
     """
     # Where memory is short, NumPy may end the process while it is loaded: then no file has been made yet.
     import numpy  # noqa: F401
 
     start = time.monotonic()
     _refuse_inputs(plan, destination)
+    check_memory(plan, running)
     preflight(plan)
     # First of all: parts that a dead run left would give ours other names.
     remove_leftovers(destination)

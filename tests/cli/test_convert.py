@@ -231,7 +231,7 @@ def test_a_cap_too_small_is_wrong_usage(tmp_path: Path) -> None:
 
 
 def test_no_number_of_threads_and_no_memory_cap_changes_a_byte(converted: Path) -> None:
-    for options in (("--jobs", "1"), ("--jobs", "1000"), ("--memory", "64KiB", "--jobs", "64")):
+    for options in (("--jobs", "1"), ("--jobs", "1000"), ("--memory", "16MiB", "--jobs", "64")):
         ok(
             "model.safetensors",
             "-r",

@@ -236,3 +236,30 @@ def test_memory_follows_threads_and_cap(tmp_path: Path) -> None:
 
     assert expected("--jobs", "1") < expected("--jobs", "4")
     assert expected("--jobs", "4", "--memory", "8MiB") < expected("--jobs", "4")
+
+
+@pytest.mark.parametrize("command", [("plan",), ("convert",), ("convert", "--dry-run")])
+def test_a_cap_of_memory_below_the_smallest_pieces_is_refused_with_the_least(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    write_sparse_safetensors(tmp_path / "m.safetensors", {"t": ("F32", (2, 1 << 20), 8 << 20)})
+    before = sorted(tmp_path.iterdir())
+    for cap, jobs, least in (("1KB", "1", 16 << 20), (str((48 << 20) - 1), "3", 48 << 20)):
+        ran = run(*command, "m.safetensors", "-r", "q4", "--memory", cap, "--jobs", jobs, cwd=tmp_path)
+        assert (ran.status, ran.stdout) == (2, "")
+        assert f" take {least:,}; raise --memory, or lower --jobs" in ran.stderr
+    assert sorted(tmp_path.iterdir()) == before
+    ok(*command, "m.safetensors", "-r", "q4", "--memory", str(48 << 20), "--jobs", "3", cwd=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("out", "said"),
+    [
+        ("missing/x.ninfer", "missing: there is no such folder; make it first"),
+        ("missing/", "missing/: there is no such folder; make it first"),
+        ("r.toml/x.ninfer", "r.toml: is not a folder"),
+    ],
+)
+def test_an_output_in_no_folder_is_refused_as_by_convert(tmp_path: Path, out: str, said: str) -> None:
+    ran = run("plan", "model.safetensors", "-r", "r.toml", "-o", out, cwd=make(tmp_path))
+    assert (ran.status, ran.stdout, ran.stderr) == (1, "", f"error: {said}\n")

@@ -171,10 +171,10 @@ def squared(values, *, first_row, shape, format, parameters):
     ids = {
         run(plan, tmp_path / f"{jobs}-{memory}.ninfer", Running(jobs=jobs, memory=memory)).artifact_id
         for jobs in (1, 2, 5)
-        for memory in (None, 1)
+        for memory in (None, jobs << 18)
     }
     assert len(ids) == 1
-    vector = read(tmp_path / "5-1.ninfer").object_bytes("weight/000004")
+    vector = read(tmp_path / f"5-{5 << 18}.ninfer").object_bytes("weight/000004")
     values = float32("BF16", arrays["c"].tobytes())
     assert vector == (values * values).tobytes()
 
@@ -384,7 +384,7 @@ unprepared.prepare = prepare
     plan = planned(input, recipe, tmp_path, allow_code=True)
     before = sorted(tmp_path.iterdir())
     with pytest.raises(RecipeError) as caught:
-        run(plan, tmp_path / "a.ninfer", Running(jobs=jobs, memory=1))
+        run(plan, tmp_path / "a.ninfer", Running(jobs=jobs, memory=jobs << 18))
     (problem,) = caught.value.problems
     assert sorted(tmp_path.iterdir()) == before
     if failing == "own.py:late":

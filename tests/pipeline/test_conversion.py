@@ -185,7 +185,7 @@ def test_any_number_of_threads_and_any_piece_size_give_the_same_bytes(tmp_path: 
         "vector": ("F32", (100_003,), gaussian((100_003,), 2).tobytes()),
     }
     source = write_safetensors(tmp_path / "model.safetensors", tensors)
-    runs = [Running(jobs=1), Running(jobs=3), Running(jobs=64), Running(jobs=2, memory=1), Running(memory=500_000)]
+    runs = [Running(), Running(jobs=3), Running(jobs=64), Running(jobs=2, memory=2 << 18), Running(memory=1 << 19)]
     artifacts = []
     for number, running in enumerate(runs):
         path = tmp_path / str(number) / "a.ninfer"

@@ -177,7 +177,7 @@ def test_the_bytes_do_not_depend_on_pieces_or_threads(tmp_path: Path) -> None:
     for folder in ("ct_nvfp4", "ct_w4a16", "hf_fp8_block"):
         input = checkpoint(folder, tmp_path)
         whole = convert(input, "import", tmp_path)
-        small = convert(input, "import", tmp_path, running=Running(jobs=3, memory=1, force=True))
+        small = convert(input, "import", tmp_path, running=Running(jobs=3, memory=3 << 19, force=True))
         assert (small.payload, small.artifact_id) == (whole.payload, whole.artifact_id)
 
 
