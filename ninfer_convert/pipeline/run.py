@@ -112,7 +112,8 @@ def run(plan: Plan, destination: Path, running: Running, progress: Callable[[Pro
 
     `progress` is called after every piece, from any thread, one call at a time. Raises NumericError or SourceError
     for the first piece of the plan that cannot be kept, RecipeError for a function of the recipe's own that fails,
-    OutputError for the destination, UsageError for a cap of memory or of the files that is too low. Whatever is raised, KeyboardInterrupt included, leaves no file of this run behind.
+    OutputError for the destination, UsageError for a cap of memory or of the files that is too low. Whatever is raised,
+    KeyboardInterrupt included, leaves no file of this run behind.
     """
     # Where memory is short, NumPy may end the process while it is loaded: then no file has been made yet.
     import numpy  # noqa: F401
