@@ -18,15 +18,19 @@ from ninfer_convert.architectures import Request, naming
 from ninfer_convert.errors import SourceError
 from ninfer_convert.formats.stored import stored_type
 from ninfer_convert.kernels.cast import floats_to_f32
+from ninfer_convert.pipeline.columns import column_orders
+from ninfer_convert.pipeline.parameters import ParameterSource
 from ninfer_convert.pipeline.stored import OpenArtifact
 from ninfer_convert.sources.config import read_config
 from ninfer_convert.sources.encoded import classify
+from ninfer_convert.sources.views import gather_columns, inverted, runs_of
 from ninfer_convert.values import Words
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ninfer_convert.container import Binding, Directory
+    from ninfer_convert.pipeline.columns import Order
     from ninfer_convert.pipeline.stored import Span, StoredParameter
     from ninfer_convert.sources import Checkpoint
     from ninfer_convert.values import Shape, Source, Values
@@ -81,13 +85,20 @@ def pair(artifact: OpenArtifact, other: OpenArtifact | Checkpoint) -> Pairing:
     """
     skipped = _skipped(artifact.directory)
     found: Mapping[str, Counterpart]
+    ours = column_orders(artifact)
     if isinstance(other, OpenArtifact):
         skipped |= _skipped(other.directory)
-        found = dict(other)
+        theirs = column_orders(other)
+        unlike = [
+            name for name in artifact if name in other and not np.array_equal(ours.get(name, ()), theirs.get(name, ()))
+        ]
+        moved = {name: _in_order(ParameterSource(other[name]), ours.get(name), theirs.get(name)) for name in unlike}
+        found = {**other, **{name: _Tensor(source) for name, source in moved.items()}}
         others = tuple(other)
     else:
         met_by = views(artifact, other)
-        found = {name: _Tensor(view) for name, view in met_by.all.items()}
+        logical = {name: _in_order(view, ours.get(name)) for name, view in met_by.logical.items()}
+        found = {name: _Tensor(view) for name, view in {**met_by.by_name, **logical}.items()}
         others = met_by.names
     pairs = [(artifact[name], found[name]) for name in artifact if name in found]
     met = {counterpart.name for _, counterpart in pairs}
@@ -97,6 +108,13 @@ def pair(artifact: OpenArtifact, other: OpenArtifact | Checkpoint) -> Pairing:
         tuple(name for name in others if name not in met and name not in skipped),
         skipped,
     )
+
+
+def _in_order(source: Source, ours: Order | None, theirs: Order | None = None) -> Source:
+    """The columns of `source`, which stand as `theirs` tells, put as `ours` does; None: each in its own place."""
+    if theirs is not None:
+        source = gather_columns(source, inverted(theirs))
+    return source if ours is None else gather_columns(source, runs_of(ours))
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import pytest
 
 from ninfer_convert import compare, convert
 from tests.architectures import small
+from tests.architectures.test_qwen3_5_gguf import write as write_gguf
 
 
 @pytest.mark.parametrize("kind", ["dense", "experts of their own", "experts in banks"])
@@ -45,3 +46,25 @@ def test_a_generic_artifact_of_the_same_checkpoint_is_met_by_the_tensors_names(t
     found = compare(tmp_path / "a.ninfer", tmp_path)
     assert (found.only_in_a, found.only_in_b) == ((), ())
     assert found.total.max == 0
+
+
+def test_columns_in_llama_cpps_order_are_met_in_it(tmp_path: Path) -> None:
+    """A GGUF's blocks keep their columns, so that an artifact of them stores them otherwise than any other does."""
+    kind = small.KINDS["dense"]
+    write_gguf(tmp_path, kind, blocks=True)
+    small.write(tmp_path / "hf", kind)
+    convert(tmp_path / "m.gguf", "gguf", tmp_path / "gguf.ninfer")
+    convert(tmp_path / "hf", "q8", tmp_path / "q8.ninfer")
+    convert(tmp_path / "hf", "bf16", tmp_path / "bf16.ninfer")
+    name = "text/layers/0/gdn/output"
+    for ours, other, step in (
+        ("gguf.ninfer", "m.gguf", 0),
+        ("gguf.ninfer", "hf", 1),
+        ("gguf.ninfer", "q8.ninfer", 2),
+        ("q8.ninfer", "gguf.ninfer", 2),
+        ("gguf.ninfer", "gguf.ninfer", 0),
+        ("bf16.ninfer", "m.gguf", 1),
+    ):
+        found = {each.name: each.metrics for each in compare(tmp_path / ours, tmp_path / other).parameters}
+        # Values are whole numbers up to 128: an 8-bit step is about 1, another order would be off by hundreds.
+        assert found[name].max <= step, (ours, other)

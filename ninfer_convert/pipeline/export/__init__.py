@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from ninfer_convert.errors import ArtifactError, OutputError, Problem, UsageError, printable, unknown
 from ninfer_convert.pipeline.export import folder, gguf, safetensors
 from ninfer_convert.pipeline.export.files import File, write_files
-from ninfer_convert.pipeline.export.naming import COLUMNS, named
+from ninfer_convert.pipeline.export.naming import named
 from ninfer_convert.pipeline.export.staging import staged
+from ninfer_convert.pipeline.objects import COLUMNS
 from ninfer_convert.pipeline.stored import open_artifact
 from ninfer_convert.sources.labels import counted
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from ninfer_convert.errors import OutputError, Problem, printable
 from ninfer_convert.pipeline.counterparts import by_provenance
 from ninfer_convert.pipeline.export.files import File, Region
-from ninfer_convert.pipeline.export.parameters import KEEPING, formats, keeping
 from ninfer_convert.pipeline.export.tensors import region
+from ninfer_convert.pipeline.parameters import KEEPING, formats, keeping
 from ninfer_convert.sources.gguf_header import MAGIC, MAX_DIMENSIONS, VERSION, parse_section
 from ninfer_convert.sources.gguf_metadata import STRING
 from ninfer_convert.sources.labels import counted, label, some

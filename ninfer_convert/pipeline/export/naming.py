@@ -7,23 +7,19 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from ninfer_convert.errors import ArtifactError, OutputError, Problem, printable
+from ninfer_convert.errors import OutputError, Problem, printable
+from ninfer_convert.pipeline.columns import column_orders
 from ninfer_convert.pipeline.counterparts import selections, views
-from ninfer_convert.pipeline.export.parameters import ParameterSource
+from ninfer_convert.pipeline.parameters import ParameterSource
 from ninfer_convert.sources import open_checkpoint
 from ninfer_convert.sources.labels import counted, some
 from ninfer_convert.sources.views import gather_columns, inverse, inverted, transpose
 
 if TYPE_CHECKING:
-    from ninfer_convert.container import Use
     from ninfer_convert.pipeline.counterparts import Views
     from ninfer_convert.pipeline.stored import OpenArtifact, StoredParameter
     from ninfer_convert.sources import Checkpoint
     from ninfer_convert.values import Runs, Source
-
-COLUMNS = "input_columns"
 
 
 @dataclass(frozen=True)
@@ -52,7 +48,7 @@ def named(artifact: OpenArtifact, like: str | os.PathLike[str] | None) -> Named:
     shown = os.fspath(like)
     checkpoint = open_checkpoint(shown)
     found = views(artifact, checkpoint)
-    orders = _orders(artifact)
+    orders = {name: inverted(order) for name, order in column_orders(artifact).items()}
     members, warnings = _members(artifact, found, orders, shown)
     sources: dict[str, Source] = {}
     faults = []
@@ -118,24 +114,3 @@ def _incomplete(tensor: str, error: str, artifact: OpenArtifact, found: Views) -
     if absent:
         message += f", as the artifact has no {some(absent)}; convert with them, or export under logical names"
     return Problem("incomplete-tensor", message, tensor=tensor)
-
-
-def _orders(artifact: OpenArtifact) -> dict[str, Runs]:
-    """For each parameter whose columns stand in another order than its own: what puts them back.
-
-    Raises ArtifactError where its uses tell of several orders, or of none.
-    """
-    uses: dict[str, list[Use]] = {}
-    for use in artifact.directory.uses:
-        uses.setdefault(use.parameter, []).append(use)
-    found = {}
-    for name, own in uses.items():
-        orders = {use.auxiliaries.get(COLUMNS) for use in own}
-        if orders == {None}:
-            continue
-        columns = artifact.auxiliary(own[0], COLUMNS).numpy() if len(orders) == 1 else np.empty(0, np.int32)
-        if not np.array_equal(np.sort(columns), np.arange(artifact[name].shape[-1])):
-            message = f"{printable(name)}: {COLUMNS} of its uses are no order of its columns; verify the artifact"
-            raise ArtifactError(Problem("bad-auxiliary", message, tensor=name))
-        found[name] = inverted(columns)
-    return found

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from ninfer_convert.errors import OutputError, Problem
 from ninfer_convert.formats.stored import STORED_TYPES
 from ninfer_convert.pipeline.export.files import File
-from ninfer_convert.pipeline.export.parameters import formats, keeping
 from ninfer_convert.pipeline.export.tensors import region
+from ninfer_convert.pipeline.parameters import formats, keeping
 
 if TYPE_CHECKING:
     from ninfer_convert.formats.stored import StoredType
