@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import REPOSITORY
+from tests.support import REPOSITORY, TINY_LLAMA
 
 RECIPES = sorted(path.stem for path in (REPOSITORY / "recipes").glob("*.toml"))
 
@@ -66,6 +67,22 @@ def test_the_recipes_are_found(how: str, built: dict[str, Path], tmp_path: Path)
     assert all(name in listed for name in RECIPES)
     extended = run(programs / "ninfer-convert", "recipes", "check", "qwen3_6_27b", folder=tmp_path)
     assert "no faults" in extended
+
+
+def test_a_package_that_nothing_can_be_written_beside_converts_too(tmp_path: Path) -> None:
+    """Kernels are compiled anew where there is no folder to keep them in: here files stand in the place of all."""
+    shutil.copytree(REPOSITORY / "ninfer_convert", tmp_path / "ninfer_convert", ignore=shutil.ignore_patterns("__py*"))
+    shutil.copytree(REPOSITORY / "recipes", tmp_path / "ninfer_convert" / "recipes")
+    for folder in (tmp_path / "ninfer_convert").rglob("*.py"):
+        (folder.parent / "__pycache__").touch()
+    home = tmp_path / "home"
+    home.touch()
+    nowhere = dict.fromkeys(("HOME", "USERPROFILE", "LOCALAPPDATA", "XDG_CACHE_HOME"), os.fspath(home))
+    for name, more in (("usual", {}), ("nowhere", {**nowhere, "PYTHONPATH": os.fspath(tmp_path)})):
+        command = [sys.executable, "-m", "ninfer_convert", TINY_LLAMA, "-r", "q4", "-o", tmp_path / f"{name}.ninfer"]
+        subprocess.run(command, cwd=tmp_path if more else REPOSITORY, env={**os.environ, **more}, check=True)
+    assert (tmp_path / "nowhere.ninfer").read_bytes() == (tmp_path / "usual.ninfer").read_bytes()
+    assert not home.read_bytes()
 
 
 def test_the_sdist_carries_what_its_tests_need(built: dict[str, Path], tmp_path: Path) -> None:
