@@ -79,7 +79,7 @@ def test_a_package_that_nothing_can_be_written_beside_converts_too(tmp_path: Pat
     home.touch()
     nowhere = dict.fromkeys(("HOME", "USERPROFILE", "LOCALAPPDATA", "XDG_CACHE_HOME"), os.fspath(home))
     for name, more in (("usual", {}), ("nowhere", {**nowhere, "PYTHONPATH": os.fspath(tmp_path)})):
-        command = [sys.executable, "-m", "ninfer_convert", TINY_LLAMA, "-r", "q4", "-o", tmp_path / f"{name}.ninfer"]
+        command = (sys.executable, "-m", "ninfer_convert", TINY_LLAMA, "-r", "q4", "-o", tmp_path / f"{name}.ninfer")
         subprocess.run(command, cwd=tmp_path if more else REPOSITORY, env={**os.environ, **more}, check=True)
     assert (tmp_path / "nowhere.ninfer").read_bytes() == (tmp_path / "usual.ninfer").read_bytes()
     assert not home.read_bytes()
