@@ -11,10 +11,11 @@ import pytest
 import ninfer_convert
 
 PACKAGE = Path(ninfer_convert.__file__).parent
-FOUNDATION = {"errors", "natural", "policies", "stages", "strict_json"}
+FOUNDATION = {"errors", "named", "natural", "policies", "stages", "strict_json"}
 
 MAY_IMPORT = {
     "errors": set(),
+    "named": {"errors"},
     "natural": set(),
     "policies": set(),
     "stages": set(),
@@ -50,6 +51,7 @@ THIRD_PARTY = {
 KERNELS_INSIDE_FUNCTIONS = {"formats", "layouts"}
 LIGHT = {
     "errors",
+    "named",
     "natural",
     "policies",
     "stages",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -29,6 +28,7 @@ from ninfer_convert.container.positioned import BINARY, FilePool, read_at
 from ninfer_convert.errors import ArtifactError, Problem, SourceError, printable, unknown
 from ninfer_convert.formats import FORMATS
 from ninfer_convert.layouts import LAYOUTS, Layout, Tensor
+from ninfer_convert.named import regular_file
 
 if TYPE_CHECKING:
     from ninfer_convert.container.records import Directory, File, Object, TensorObject
@@ -222,14 +222,8 @@ def read_entry(descriptor: int, path: str) -> tuple[bytes, FilePlan]:
 
 def open_file(path: str, shown: str) -> int:
     """The descriptor of the regular file `path`; SourceError naming `shown` where there is none."""
+    regular_file(path, shown)
     with _translated(shown):
-        try:
-            mode = os.stat(path).st_mode
-        except ValueError as error:
-            raise SourceError(Problem("unreadable", f"cannot be read: {error}", shown)) from error
-        # A pipe would block for ever at open, so its kind is looked at first.
-        if not stat.S_ISREG(mode):
-            raise SourceError(Problem("not-a-file", "is not a regular file", shown))
         return os.open(path, os.O_RDONLY | BINARY)
 
 

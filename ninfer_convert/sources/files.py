@@ -7,7 +7,6 @@ error instead of a signal.
 from __future__ import annotations
 
 import os
-import stat
 import threading
 import weakref
 from collections import OrderedDict, deque
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ninfer_convert.errors import Problem, SourceError
+from ninfer_convert.named import refuse_irregular
 from ninfer_convert.stages import stage
 
 if TYPE_CHECKING:
@@ -70,9 +70,7 @@ def read_whole(path: Path, shown: str, limit: int = MAX_WHOLE) -> bytes | None:
     """
     try:
         with translated(shown):
-            # A pipe would block for ever at open, so its kind is looked at first.
-            if not stat.S_ISREG(path.stat().st_mode):
-                raise SourceError(Problem("not-a-file", "is not a regular file", path=shown))
+            refuse_irregular(path.stat(), shown)
             with path.open("rb") as stream:
                 size = os.fstat(stream.fileno()).st_size
                 if size > limit:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ninfer_convert.errors import Problem, SourceError, nearest, printable
+from ninfer_convert.errors import Problem, SourceError, printable
+from ninfer_convert.named import AGAIN, regular_file
 from ninfer_convert.sources import files
 
 Kind = Literal["safetensors", "gguf", "json"]
@@ -33,14 +33,12 @@ class _Signature:
     text: bool = False
 
 
-_AGAIN = "download the file itself again"
-
 _SIGNATURES = (
     _Signature(
         "web-page",
         (b"<!doctype", b"<html", b"<?xml", b"<head"),
         "a web page in place of the file",
-        _AGAIN,
+        AGAIN,
         text=True,
     ),
     _Signature(
@@ -108,33 +106,15 @@ def _is_json(start: bytes) -> bool:
 
 def _look(path: Path, shown: str) -> tuple[bytes, int]:
     """The first bytes of a regular file, and its size."""
-    if not os.path.lexists(path) and "\0" not in shown:
-        raise _error(shown, "no-such-file", _missing(path, shown))
-    if path.is_symlink() and not path.exists():
-        message = f"is a link to {printable(os.readlink(path))}, which does not exist: {_AGAIN}"
-        raise _error(shown, "broken-link", message)
-    with files.translated(shown):
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            kind = "folder" if stat.S_ISDIR(status.st_mode) else "pipe, device or socket"
-            raise _error(shown, "not-a-file", f"is a {kind}, where a file is needed")
-        with path.open("rb") as stream:
-            return stream.read(_LOOKED_AT), status.st_size
-
-
-def _missing(path: Path, shown: str) -> str:
-    try:
-        close = nearest(path.name, os.listdir(path.parent))
-    except OSError:
-        hub = re.fullmatch(r"\w[\w.-]*/[\w.-]+", shown)
-        return "does not exist" + ("; a model of the Hugging Face hub must be downloaded first" if hub else "")
-    return "does not exist" + (f"; did you mean {' or '.join(printable(name) for name in close)}?" if close else "")
+    status = regular_file(path, shown)
+    with files.translated(shown), path.open("rb") as stream:
+        return stream.read(_LOOKED_AT), status.st_size
 
 
 def _refuse_others(path: Path, shown: str, start: bytes, size: int) -> None:
     """Raise SourceError where name and first bytes tell what the file is, and that is none of the kinds we read."""
     if size == 0:
-        raise _error(shown, "empty-file", f"is empty: {_AGAIN}")
+        raise _error(shown, "empty-file", f"is empty: {AGAIN}")
     whole = _raw_split(path)
     if whole is not None:
         message = (
@@ -156,7 +136,7 @@ def _refuse_others(path: Path, shown: str, start: bytes, size: int) -> None:
         return
     if _is_text(start):
         quoted = start.decode().strip()[:60].splitlines()[0]
-        raise _error(shown, "text-file", f'is a text file beginning "{quoted}", not a checkpoint: {_AGAIN}')
+        raise _error(shown, "text-file", f'is a text file beginning "{quoted}", not a checkpoint: {AGAIN}')
     if not path.name.endswith(".safetensors"):
         message = f"is neither safetensors nor GGUF: its first bytes are {start[:8].hex(' ')}"
         raise _error(shown, "unknown-file", message)

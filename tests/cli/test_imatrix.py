@@ -188,7 +188,7 @@ def test_numbers_that_cannot_be_are_an_error(tmp_path: Path, value: str) -> None
 def test_a_path_that_leads_to_no_matrix_is_told_once_before_the_checkpoint(tmp_path: Path) -> None:
     for name, told in {
         "none.gguf": "does not exist: give the file that llama-imatrix wrote",
-        ".": "is not a regular file",
+        ".": "is a folder, where a file is needed",
         "text.txt": "is no importance matrix, or a damaged one",
     }.items():
         (tmp_path / "text.txt").write_text("some text")

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.cli.program import run
+from ninfer_convert.container import open_artifact
+from ninfer_convert.errors import SourceError
+from ninfer_convert.sources import open_checkpoint
+from tests.cli.checkpoints import make
+from tests.cli.program import ok, run
 from tests.support import TINY_LLAMA
 
 RECIPE = """schema = 1
@@ -77,3 +83,44 @@ def test_an_unknown_component_is_answered_with_those_that_exist() -> None:
     done = run("plan", TINY_LLAMA, "-r", "q4", "--components", "text,mtp")
     assert done.status == 1
     assert "unknown component of generic 'mtp'. Known: text" in done.stderr
+
+
+def test_a_file_that_is_not_there_is_told_in_the_same_words_by_every_command(tmp_path: Path) -> None:
+    folder = make(tmp_path)
+    ok("model.safetensors", "-r", "r.toml", cwd=folder)
+    for command in (
+        "info {}",
+        "verify {}",
+        "export {} -o out.safetensors",
+        "check {} model.safetensors -r r.toml",
+        "check model.ninfer {} -r r.toml",
+        "compare {} model.safetensors",
+        "compare model.ninfer {}",
+        "plan {} -r r.toml",
+    ):
+        ran = run(*command.format("modle.ninfer").split(), cwd=folder)
+        assert (ran.status, ran.stdout) == (1, "")
+        assert ran.stderr.startswith("error: modle.ninfer: does not exist; did you mean model.ninfer")
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "said"),
+    [
+        ("modle", "no-such-file", "does not exist; did you mean model?"),
+        ("absent/m.ninfer", "no-such-file", "does not exist"),
+        ("pipe", "not-a-file", "is a pipe, device or socket, where a file is needed"),
+        ("link", "broken-link", "is a link to gone, which does not exist: download the file itself again"),
+        ("a\0b", "unreadable", "cannot be read: embedded null byte"),
+    ],
+)
+@pytest.mark.parametrize("reader", [open_artifact, open_checkpoint])
+def test_what_stands_in_the_way_is_told_alike_for_artifacts_and_checkpoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: Callable[[str], object], name: str, code: str, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("model").write_bytes(b"")
+    os.mkfifo("pipe")
+    os.symlink("gone", "link")
+    with pytest.raises(SourceError) as caught:
+        reader(name)
+    assert [(each.path, each.code, each.message) for each in caught.value.problems] == [(name, code, said)]

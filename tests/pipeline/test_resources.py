@@ -69,7 +69,7 @@ def test_resources_that_cannot_be_are_refused_together(folder: Path, tmp_path: P
         "6: unknown component of generic 'vision'. Known: text",
     ]
     (problem,) = refused(folder, resource("text", "c", "sub"), tmp_path).problems
-    assert (problem.path, problem.message) == (f"{folder}/sub", "is not a regular file")
+    assert (problem.path, problem.message) == (f"{folder}/sub", "is a folder, where a file is needed")
 
 
 def test_an_empty_resource_is_passed_by_with_a_warning(folder: Path, tmp_path: Path) -> None:

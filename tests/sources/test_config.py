@@ -48,5 +48,5 @@ def test_what_is_refused_names_the_file_and_the_member(tmp_path: Path, text: str
 
 def test_a_config_that_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "config.json").mkdir()
-    with pytest.raises(SourceError, match=r"config\.json: is not a regular file"):
+    with pytest.raises(SourceError, match=r"config\.json: is a folder, where a file is needed"):
         read_config(checkpoint(tmp_path))

@@ -148,8 +148,8 @@ def test_whole_files_and_what_is_none(tmp_path: Path) -> None:
     assert files.read_whole(tmp_path / "config.json", "c") == b"{}"
     assert files.read_whole(tmp_path / "absent", "c") is None
     assert files.read_whole(tmp_path / "config.json" / "below", "c") is None
-    for name in ("folder", "pipe"):
-        with pytest.raises(SourceError, match=r"^typed: is not a regular file"):
+    for name, kind in (("folder", "folder"), ("pipe", "pipe, device or socket")):
+        with pytest.raises(SourceError, match=f"^typed: is a {kind}, where a file is needed"):
             files.read_whole(tmp_path / name, "typed")
 
 

@@ -1,0 +1,49 @@
+"""Files that a user names, checkpoints and artifacts alike: the same words for what stands in the way of reading."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+
+from ninfer_convert.errors import Problem, SourceError, nearest, printable
+
+AGAIN = "download the file itself again"
+
+_ON_THE_HUB = re.compile(r"\w[\w.-]*/[\w.-]+(?<!\.ninfer)")
+
+
+def regular_file(path: str | os.PathLike[str], shown: str) -> os.stat_result:
+    """The status of the regular file at `path`, which messages call `shown`; links are followed.
+
+    Raises SourceError where there is none, with the names nearest to it, or where the system does not let it be seen.
+    """
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if os.path.islink(path):
+            message = f"is a link to {printable(os.readlink(path))}, which does not exist: {AGAIN}"
+            raise SourceError(Problem("broken-link", message, path=shown)) from error
+        raise SourceError(Problem("no-such-file", _absent(path, shown), path=shown)) from error
+    except (OSError, ValueError) as error:  # ValueError: a null byte
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise SourceError(Problem("unreadable", f"cannot be read: {reason}", path=shown)) from error
+    refuse_irregular(status, shown)
+    return status
+
+
+def refuse_irregular(status: os.stat_result, shown: str) -> None:
+    """Raise SourceError where this is the status of no regular file; to open a pipe could block for ever."""
+    if not stat.S_ISREG(status.st_mode):
+        kind = "folder" if stat.S_ISDIR(status.st_mode) else "pipe, device or socket"
+        raise SourceError(Problem("not-a-file", f"is a {kind}, where a file is needed", path=shown))
+
+
+def _absent(path: str | os.PathLike[str], shown: str) -> str:
+    folder, name = os.path.split(os.fspath(path))
+    try:
+        close = nearest(name, os.listdir(folder or os.curdir))
+    except OSError:
+        hub = _ON_THE_HUB.fullmatch(shown)
+        return "does not exist" + ("; a model of the Hugging Face hub must be downloaded first" if hub else "")
+    return "does not exist" + (f"; did you mean {' or '.join(map(printable, close))}?" if close else "")
