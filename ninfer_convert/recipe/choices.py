@@ -311,10 +311,10 @@ class Choices:
         if verdict.said.get("requantize"):
             return True
         sentence = (
-            f"stored as {subject.stored}; {method.name} would quantize its decoded values once more: "
+            f"{method.name} would quantize decoded values once more: "
             "say requantize = true, or pass --requantize, if that is meant"
         )
-        self.complaints.add(self.place(verdict, *fields), "requantize", sentence, name)
+        self.complaints.add(self.place(verdict, *fields), "requantize", sentence, name, subject.stored)
         return False
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from ninfer_convert.errors import Problem, printable
 from ninfer_convert.recipe.model import Place, Recipe
@@ -15,19 +16,21 @@ class Complaints:
 
     def __init__(self, recipe: Recipe) -> None:
         self._files = [str(file.path) for file in recipe.files]
-        self._about: dict[tuple[Place, str, str], dict[str, None]] = {}
+        self._about: dict[tuple[Place, str, str], dict[str, str | None]] = {}
         self.nowhere = Place(self._files[-1])
         """The place of what no line of the recipe says."""
 
-    def add(self, place: Place, code: str, sentence: str, parameter: str | None = None) -> None:
-        """`sentence` follows the names of the parameters and a colon, where there are any."""
+    def add(
+        self, place: Place, code: str, sentence: str, parameter: str | None = None, stored: str | None = None
+    ) -> None:
+        """`sentence` follows the names of the parameters, the numbers of each stored type where it matters, a colon."""
         names = self._about.setdefault((place, code, sentence), {})
         if parameter is not None:
-            names[parameter] = None
+            names[parameter] = stored
 
     def problems(self) -> list[Problem]:
         found = [
-            place.problem(code, f"{listed([*names])}: {sentence}" if names else sentence, next(iter(names), None))
+            place.problem(code, f"{_about(names)}: {sentence}" if names else sentence, next(iter(names), None))
             for (place, code, sentence), names in self._about.items()
         ]
         return sorted(found, key=self._position)
@@ -37,6 +40,13 @@ class Complaints:
         path = problem.path or ""
         file = self._files.index(path) if path in self._files else len(self._files)
         return file, problem.line if problem.line is not None else float("inf"), problem.column or 0
+
+
+def _about(names: Mapping[str, str | None]) -> str:
+    """`a, b, c and 4 more (5 Q4_K, 2 Q6_K)`."""
+    types = Counter(stored for stored in names.values() if stored is not None)
+    counts = ", ".join(f"{count} {stored}" for stored, count in types.most_common())
+    return listed([*names]) + (f" ({counts})" if counts else "")
 
 
 def listed(names: Sequence[str]) -> str:

@@ -402,7 +402,7 @@ def test_decoded_values_need_requantize(tmp_path: Path) -> None:
     input.write_bytes(gguf.File([gguf.Tensor("w", 8, (4, 32), data.tobytes())]).build())
     written(tmp_path)
     recipe = lines("name = 't'") + assign("w", **SCALE)
-    assert "own.py:rounded would quantize its decoded values once more" in str(
+    assert "own.py:rounded would quantize decoded values once more" in str(
         refused(input, recipe, tmp_path, allow_code=True)
     )
     artifact = convert(input, recipe, tmp_path, allow_code=True, requantize=True)

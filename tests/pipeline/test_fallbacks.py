@@ -44,9 +44,8 @@ def test_the_key_admits_quantizing_its_own_matches_again(tmp_path: Path) -> None
     select = "blk.0.{q8_0,iq2_xxs}.weight"
     recipe = KEPT + assign(select, "format = 'q5_g64_fp16'")
     assert messages(refused(BLOCKS, recipe, tmp_path)) == [
-        f"6: blk.0.{name}.weight: stored as {name.upper()}; grouped_absmax would quantize its decoded values once "
-        "more: say requantize = true, or pass --requantize, if that is meant"
-        for name in ("iq2_xxs", "q8_0")
+        "6: blk.0.iq2_xxs.weight, blk.0.q8_0.weight (1 IQ2_XXS, 1 Q8_0): grouped_absmax would quantize decoded values "
+        "once more: say requantize = true, or pass --requantize, if that is meant"
     ]
     artifact = convert(BLOCKS, recipe + "requantize = true\n", tmp_path)
     for name in ("blk.0.q8_0.weight", "blk.0.iq2_xxs.weight"):

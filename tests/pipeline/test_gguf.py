@@ -177,7 +177,7 @@ def test_block_types_without_a_format_of_their_own_need_a_line(tmp_path: Path) -
 def test_quantizing_decoded_values_again_must_be_said(tmp_path: Path) -> None:
     recipe = assign("*q4_k*", "q4_g64_fp16") + defaults(["F16"], "bf16")
     error = refused(GOLDEN / "blocks.gguf", recipe, tmp_path)
-    assert "blk.0.q4_k.weight: stored as Q4_K" in str(error)
+    assert "blk.0.q4_k.weight (1 Q4_K): " in str(error)
     assert "--requantize" in str(error)
     assert (
         bound(convert(GOLDEN / "blocks.gguf", recipe, tmp_path, requantize=True), "blk.0.q4_k.weight")[0]

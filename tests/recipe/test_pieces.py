@@ -112,9 +112,9 @@ def test_a_parameter_that_the_method_does_not_take_is_refused(tmp_path: Path) ->
 def test_quantizing_again_needs_the_flag(tmp_path: Path) -> None:
     parameters = (Parameter("a", stored="Q8_0", exact=("gguf_q8_0", "q8_g32_fp16")), Parameter("b", stored="FP8_ROW"))
     problems = assigned(tmp_path, "format = 'q4_g64_fp16'", *parameters)
-    assert placed(problems) == [("requantize", 7, 10), ("requantize", 7, 10)]
+    assert placed(problems) == [("requantize", 7, 10)]
     assert problems[0].message == (
-        "a: stored as Q8_0; grouped_absmax would quantize its decoded values once more: "
+        "a, b (1 Q8_0, 1 FP8_ROW): grouped_absmax would quantize decoded values once more: "
         "say requantize = true, or pass --requantize, if that is meant"
     )
     text = f"{HEAD}[[assign]]\nselect = '*'\nformat = 'q4_g64_fp16'\n"
