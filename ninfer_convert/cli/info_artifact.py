@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ninfer_convert.cli import render
+from ninfer_convert.cli.provenance import plain, recorded
 from ninfer_convert.container import members
 from ninfer_convert.errors import ArtifactError, Problem, printable
 from ninfer_convert.pipeline.bound import extents, logical_shape
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ninfer_convert.container import Artifact, Component, Directory, Use
     from ninfer_convert.pipeline.summary import Share
 
-PER_OBJECT = ("objects", "parameters")
-"""Members of the provenance that are told with the object or parameter they belong to."""
 KINDS_SHOWN = 100
 
 
@@ -72,7 +70,7 @@ def _lines(output: Output, artifact: Artifact, with_tensors: bool, with_uses: bo
         ]
         header = ("file", "payload", "bytes")
         yield from render.table(header, rows, right=header[1:], heading=output.heading)
-    provenance = [(key, _plain(value)) for key, value in directory.provenance.items() if key not in PER_OBJECT]
+    provenance = [*recorded(directory.provenance)]
     if provenance:
         yield ""
         yield output.heading("provenance")
@@ -90,7 +88,7 @@ def _facts(artifact: Artifact) -> Iterator[tuple[str, str]]:
     size = sum(artifact.files.file_bytes)
     elements = sum(each.elements for each in directory.tensors)
     for key, value in directory.metadata.items():
-        yield key, _plain(value)
+        yield key, plain(value)
     yield "id", artifact.artifact_id
     yield "size", f"{render.exact_size(size)} in {render.plural(len(directory.files), 'file')}"
     yield "weights", f"{elements:,} in {render.plural(len(directory.bindings), 'parameter')}"
@@ -112,7 +110,7 @@ def _component(component: Component) -> tuple[str, str, str]:
         rows = component.proposal.rows
         notes.append("proposes every token" if rows is None else f"proposes {rows:,} tokens")
     classes = component.config.get("architectures")
-    config = [_plain(classes)] if classes else []
+    config = [plain(classes)] if classes else []
     config.append(render.plural(len(component.config), "member"))
     return ", ".join(config), ", ".join(component.resources) or "-", "; ".join(notes)
 
@@ -166,8 +164,11 @@ def _tensor_table(output: Output, directory: Directory) -> Iterator[str]:
 
 
 def _use_table(output: Output, uses: tuple[Use, ...]) -> Iterator[str]:
+    if not uses:
+        yield "no uses: it records nothing of the inputs of its parameters"
+        return
     rows = [(use.parameter, use.input, use.activation_policy or "-", ", ".join(use.auxiliaries) or "-") for use in uses]
-    return render.table(("use of", "input", "activations", "auxiliaries"), rows, heading=output.heading)
+    yield from render.table(("use of", "input", "activations", "auxiliaries"), rows, heading=output.heading)
 
 
 def _parameter_lines(output: Output, record: Mapping[str, Any]) -> Iterator[str]:
@@ -184,11 +185,11 @@ def _parameter_lines(output: Output, record: Mapping[str, Any]) -> Iterator[str]
                 ("format", f"{part['format']} in {part['layout']}"),
                 ("size", render.exact_size(part["bytes"])),
                 ("offset", f"{part['offset']:,} in the payload"),
-                *((key, _plain(value)) for key, value in provenance.items()),
+                *((key, plain(value)) for key, value in provenance.items()),
             )
         )
     for use in record["uses"]:
-        yield from render.facts([("use", _plain(use))])
+        yield from render.facts([("use", plain(use))])
 
 
 def _parameter(directory: Directory, name: str) -> dict[str, Any]:
@@ -250,16 +251,3 @@ def _inside(value: Any, *keys: str) -> Any:
             return None
         value = value.get(key)
     return value
-
-
-def _plain(value: Any) -> str:
-    """A JSON value on one line, without its brackets and quotes."""
-    return render.shortened(_spelled(value))
-
-
-def _spelled(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_spelled(member)}" for key, member in value.items()) or "-"
-    if isinstance(value, (list, tuple)):
-        return ", ".join(map(_spelled, value)) or "-"
-    return value if isinstance(value, str) else json.dumps(value)

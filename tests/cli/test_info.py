@@ -6,6 +6,7 @@ import json
 import os
 import re
 import struct
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,12 @@ def write_artifact(path: Path, directory: dict[str, Any], payload: bytes) -> Non
     path.write_bytes(head.ljust(-(-len(head) // 4096) * 4096, b"\0") + payload)
 
 
+def provenance_shown(shown: str) -> list[list[str]]:
+    """Name and text of each line of the provenance."""
+    lines = shown.split("\nprovenance\n")[1].split("\n\n", maxsplit=1)[0].splitlines()
+    return [re.split("  +", line.strip()) for line in lines]
+
+
 def test_an_artifact_in_text(converted: Path) -> None:
     path = converted / "model.ninfer"
     shown = ok("info", "model.ninfer", cwd=converted).stdout
@@ -34,7 +41,18 @@ def test_an_artifact_in_text(converted: Path) -> None:
     assert ["q4_g64_fp16", "2", "1,536", "1,352", "90.1", "%"] in [line.split() for line in shown.splitlines()]
     assert "resource/text/tokenizer.json" in shown
     assert "text       0 members  tokenizer.json" in shown
-    assert "  recipe             name tiny, files name r.toml, sha256 " in shown
+    model = (converted / "model.safetensors").read_bytes()
+    recipe, header = (
+        sha256(data).hexdigest()[:12]
+        for data in ((converted / "r.toml").read_bytes(), model[: 8 + int.from_bytes(model[:8], "little")])
+    )
+    assert provenance_shown(shown) == [
+        ["made by", "ninfer-convert, encoding 1"],
+        ["recipe", "tiny"],
+        ["recipe file", f"r.toml, sha256 {recipe}..."],
+        ["--name", "A model"],
+        ["source model", f"model.safetensors, {len(model):,} bytes, sha256 of its header {header}..."],
+    ]
     assert "weight/000000" not in shown
     listed = ok("info", "model.ninfer", "--tensors", cwd=converted).stdout
     assert "weight/000000" in listed
@@ -78,6 +96,43 @@ def test_a_parameter_that_is_not_there_is_answered_with_the_nearest(converted: P
         ran = run("info", path, "--parameter", "layers.0.expert", cwd=converted)
         assert ran.status == 1
         assert "did you mean 'layers.0.experts'" in ran.stderr
+
+
+def test_a_provenance_says_what_was_given_and_left_out(tmp_path: Path) -> None:
+    names = [f"visual.{number}" for number in range(99)]
+    skipped = [{"name": name, "tensors": [], "reason": "not wanted"} for name in names]
+    provenance = {
+        "overrides": {"set": ["*:format=bf16", "a:rows=[0, 1]"], "requantize": True, "name": None},
+        "sources": {"other": {"files": [{"name": "m.gguf", "size": 1024, "tensors": ["a"]}, 7]}, "odd": [1]},
+        "skipped": [*skipped, {"name": "rope", "tensors": [], "reason": "computed"}, "odd"],
+        "activation_scales": {"a": {"a.input_scale": 0.5}},
+        "tool": ["odd"],
+    }
+    object = {"id": "w", "kind": "tensor", "shape": [2, 2], "format": "bf16", "layout": "odd", "offset": 0, "bytes": 8}
+    directory = {
+        "components": {"text": {"config": {}}},
+        "objects": [object],
+        "bindings": {"w": {"object": "w"}},
+        "uses": [],
+        "provenance": provenance,
+    }
+    write_artifact(tmp_path / "m.ninfer", directory, bytes(8))
+    shown = ok("info", "m.ninfer", "--uses", cwd=tmp_path).stdout
+    many = ", ".join(names)
+    assert provenance_shown(shown) == [
+        ["--set", "*:format=bf16"],
+        ["--set", "a:rows=[0, 1]"],
+        ["--requantize", "decoded values were quantized again"],
+        ["source other", "m.gguf, 1,024 bytes"],
+        ["source other", "7"],
+        ["source odd", "1"],
+        ["left out", "odd"],
+        ["left out", f"not wanted: 99 names, {many[:100]}... ({len(many):,} characters)"],
+        ["left out", "computed: 1 name, rope"],
+        ["activation scales", "of 1 parameter: a"],
+        ["tool", "odd"],
+    ]
+    assert shown.endswith("\n\nno uses: it records nothing of the inputs of its parameters\n")
 
 
 def test_uses_unknown_formats_and_a_foreign_provenance(tmp_path: Path) -> None:
