@@ -6,9 +6,12 @@ command line prints. Foreign exceptions are translated where they arise, with th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import TypeVar
+
+T = TypeVar("T")
 
 SHOWN_AT_MOST = 20
 
@@ -104,3 +107,11 @@ def unknown(kind: str, word: str, known: Iterable[str]) -> str:
     close = nearest(word, names)
     hint = f"; did you mean {' or '.join(close)}?" if close else "."
     return f"unknown {kind} '{printable(word)}'{hint} Known: {', '.join(names)}"
+
+
+def look_up(kind: str, name: str, known: Mapping[str, T]) -> T:
+    """What is `known` under this name; LookupError with the sentence of `unknown` where nothing is."""
+    try:
+        return known[name]
+    except KeyError:
+        raise LookupError(unknown(kind, name, known)) from None

@@ -10,7 +10,6 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from ninfer_convert.container.directory import read_directory
@@ -66,9 +65,7 @@ class Artifact:
     def __enter__(self) -> Artifact:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -32,6 +32,7 @@ MAX_RANK = 16
 MAIN_COMPONENT = "text"
 
 T = TypeVar("T")
+C = TypeVar("C", list[Any], dict[str, Any])
 
 
 class Members:
@@ -304,39 +305,32 @@ class Structure:
         return None
 
     def _list(
-        self,
-        record: dict[str, Any],
-        where: Where,
-        name: str,
-        read: Callable[[Where, Any], T],
-        empty: bool = True,
+        self, record: dict[str, Any], where: Where, name: str, read: Callable[[Where, Any], T], empty: bool = True
     ) -> list[T] | None:
-        value = record.get(name, _ABSENT)
-        at = (*where, name)
-        if isinstance(value, list) and (value or empty):
-            return [read((*at, index), item) for index, item in enumerate(value)]
-        if value is not _ABSENT:
-            self._wrong_type(at, value, "a list" if empty else "a non-empty list")
-        return None
+        items = self._filled(record, where, name, list, "a list" if empty else "a non-empty list", empty)
+        return None if items is None else [read((*where, name, index), item) for index, item in enumerate(items)]
 
     def _map(
-        self,
-        record: dict[str, Any],
-        where: Where,
-        name: str,
-        read: Callable[[Where, Any], T],
-        empty: bool = True,
+        self, record: dict[str, Any], where: Where, name: str, read: Callable[[Where, Any], T], empty: bool = True
     ) -> dict[str, T] | None:
-        value = record.get(name, _ABSENT)
-        at = (*where, name)
-        if not isinstance(value, dict) or not (value or empty):
-            if value is not _ABSENT:
-                self._wrong_type(at, value, "an object" if empty else "a non-empty object")
+        items = self._filled(record, where, name, dict, "an object" if empty else "a non-empty object", empty)
+        if items is None:
             return None
-        for key in value:
+        for key in items:
             if not key or "\0" in key:
-                self._id((*at, key), key)
-        return {key: read((*at, key), item) for key, item in value.items()}
+                self._id((*where, name, key), key)
+        return {key: read((*where, name, key), item) for key, item in items.items()}
+
+    def _filled(
+        self, record: dict[str, Any], where: Where, name: str, kind: type[C], expected: str, empty: bool
+    ) -> C | None:
+        """A member of this kind; one without members of its own only if it may be `empty`."""
+        value = record.get(name, _ABSENT)
+        if isinstance(value, kind) and (value or empty):
+            return value
+        if value is not _ABSENT:
+            self._wrong_type((*where, name), value, expected)
+        return None
 
     def _wrong_type(self, where: Where, value: Any, expected: str) -> None:
         self._problems.add(where, "type", f"is {shown(value)}; expected {expected}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from ninfer_convert.errors import unknown
+from ninfer_convert.errors import look_up
 from ninfer_convert.formats.base import Format, WordFault, WordFaults
 from ninfer_convert.formats.direct import DIRECT_FORMATS, DirectFormat
 from ninfer_convert.formats.gguf import GGUF_FORMATS, GgufFormat
@@ -27,10 +27,7 @@ if len(FORMATS) != len(_ALL):
 
 def get_format(name: str) -> Format:
     """The format called `name`; raises LookupError with the nearest names."""
-    try:
-        return FORMATS[name]
-    except KeyError:
-        raise LookupError(unknown("format", name, FORMATS)) from None
+    return look_up("format", name, FORMATS)
 
 
 __all__ = [

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from ninfer_convert.errors import unknown
+from ninfer_convert.errors import look_up
 
 Kind = Literal["float", "integer", "bool", "block", "encoded", "opaque"]
 
@@ -160,7 +160,4 @@ def stored_type(name: str) -> StoredType:
     number = name.removeprefix(_BY_NUMBER)
     if number != name and number.isdecimal():
         return ggml_type(int(number))
-    try:
-        return STORED_TYPES[name]
-    except KeyError:
-        raise LookupError(unknown("stored type", name, STORED_TYPES)) from None
+    return look_up("stored type", name, STORED_TYPES)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from ninfer_convert.errors import unknown
+from ninfer_convert.errors import look_up
 from ninfer_convert.layouts.base import TENSOR_ALIGNMENT, Layout, PaddingFault, Read, Segment, Tensor
 from ninfer_convert.layouts.block_scale import BLOCK_SCALE
 from ninfer_convert.layouts.contiguous import CONTIGUOUS
@@ -33,18 +33,12 @@ if len(LAYOUTS) != len(_ALL) or len(_USUAL) != sum(len(layout.formats) for layou
 
 def get_layout(name: str) -> Layout:
     """The layout called `name`; raises LookupError with the nearest names."""
-    try:
-        return LAYOUTS[name]
-    except KeyError:
-        raise LookupError(unknown("layout", name, LAYOUTS)) from None
+    return look_up("layout", name, LAYOUTS)
 
 
 def usual_layout(format_name: str) -> Layout:
     """The one layout that stores the format of this name; raises LookupError with the nearest names."""
-    try:
-        return _USUAL[format_name]
-    except KeyError:
-        raise LookupError(unknown("format", format_name, _USUAL)) from None
+    return look_up("format", format_name, _USUAL)
 
 
 __all__ = [

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from types import MappingProxyType
 
-from ninfer_convert.errors import unknown
+from ninfer_convert.errors import look_up
 from ninfer_convert.formats import get_format
 from ninfer_convert.methods.base import Encode, Job, Method
 from ninfer_convert.methods.cast_direct import CAST_DIRECT
@@ -28,10 +28,7 @@ if len(METHODS) != len(_ALL):
 
 def get_method(name: str) -> Method:
     """The method called `name`; raises LookupError with the nearest names."""
-    try:
-        return METHODS[name]
-    except KeyError:
-        raise LookupError(unknown("method", name, METHODS)) from None
+    return look_up("method", name, METHODS)
 
 
 def usual_method(format: str, exact: Collection[str]) -> Method | None:

@@ -10,7 +10,6 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -243,9 +242,7 @@ class OpenArtifact(Mapping[str, StoredParameter]):
     def __enter__(self) -> OpenArtifact:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -8,11 +8,13 @@ from math import prod
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
+from ninfer_convert.errors import NumericError, Problem
 from ninfer_convert.formats import get_format
 from ninfer_convert.formats.stored import stored_type
-from ninfer_convert.methods import Job
+from ninfer_convert.methods import Job, get_method
 from ninfer_convert.values import Encoding, Origin, Values, Words
 
 Array = NDArray[Any]
@@ -76,3 +78,27 @@ def job(of: ArraySource, format: str, non_finite: str = "warn", **facts: Any) ->
     return Job(
         of, get_format(format), prod(of.shape) // columns, columns, facts.pop("parameters", {}), non_finite, **facts
     )
+
+
+def encode(method: str, of: ArraySource, format: str, begin: int = 0, end: int | None = None) -> Words:
+    """The words of rows [begin, end) of a source, None for all behind."""
+    whole = job(of, format)
+    return get_method(method).encoder(whole)(begin, whole.rows if end is None else end)
+
+
+def refusals(method: str, of: ArraySource, format: str) -> list[Problem]:
+    """The problems with which a source is refused; each says which it is."""
+    with pytest.raises(NumericError) as caught:
+        encode(method, of, format)
+    for problem in caught.value.problems:
+        assert problem.tensor == of.name
+        assert problem.path == "folder/model.safetensors"
+    return list(caught.value.problems)
+
+
+def as_lists(words: Words, codes: str) -> tuple[Any, Any]:
+    """Codes, which are of this dtype, and binary16 or bfloat16 words of scales."""
+    assert words.scales is not None
+    assert words.codes.dtype == codes
+    assert words.scales.dtype == "uint16"
+    return words.codes.tolist(), words.scales.tolist()

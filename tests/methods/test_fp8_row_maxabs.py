@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ninfer_convert.errors import NumericError, Problem
 from ninfer_convert.formats import get_format
-from ninfer_convert.methods import get_method
-from tests.methods.arrays import ArraySource, job, source
+from tests.methods import arrays
+from tests.methods.arrays import source
 from tests.oracle.fp8 import SCALES, encode_row
 from tests.oracle.scalars import BF16, F16, F32, F64
-
-if TYPE_CHECKING:
-    from ninfer_convert.values import Words
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 VECTORS = json.loads((GOLDEN / "fp8_row_maxabs.json").read_text())
@@ -28,25 +24,9 @@ REFUSED = [vector for vector in json.loads((GOLDEN / "refused_sources.json").rea
 STORED = {"BF16": BF16, "F16": F16, "F32": F32, "F64": F64, "Q4_K": F32}
 
 
-def encode(of: ArraySource, format: str, begin: int = 0, end: int | None = None) -> Words:
-    whole = job(of, format)
-    return get_method("fp8_row_maxabs").encoder(whole)(begin, whole.rows if end is None else end)
-
-
-def refusals(of: ArraySource, format: str) -> list[Problem]:
-    with pytest.raises(NumericError) as caught:
-        encode(of, format)
-    for problem in caught.value.problems:
-        assert problem.tensor == of.name
-        assert problem.path == "folder/model.safetensors"
-    return list(caught.value.problems)
-
-
-def as_lists(words: Words) -> tuple[Any, Any]:
-    assert words.scales is not None
-    assert words.codes.dtype == np.uint8
-    assert words.scales.dtype == np.uint16
-    return words.codes.tolist(), words.scales.tolist()
+encode = partial(arrays.encode, "fp8_row_maxabs")
+refusals = partial(arrays.refusals, "fp8_row_maxabs")
+as_lists = partial(arrays.as_lists, codes="uint8")
 
 
 @pytest.mark.parametrize("number", range(6))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,15 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from ninfer_convert.errors import NumericError, Problem
+from ninfer_convert.errors import NumericError
 from ninfer_convert.formats import get_format
 from ninfer_convert.methods import get_method
-from tests.methods.arrays import ArraySource, job, source
+from tests.methods import arrays
+from tests.methods.arrays import job, source
 from tests.oracle.grouped import FORMATS, RIGHT
 from tests.oracle.scalars import BF16, F16
-
-if TYPE_CHECKING:
-    from ninfer_convert.values import Words
 
 Array = NDArray[Any]
 
@@ -29,25 +28,9 @@ REFUSED = json.loads((Path(__file__).parent.parent / "golden" / "refused_sources
 DIRECT = "mend the checkpoint, or keep the tensor in fp32 or bf16, which store them as they are"
 
 
-def encode(of: ArraySource, format: str, begin: int = 0, end: int | None = None) -> Words:
-    whole = job(of, format)
-    return get_method("grouped_absmax").encoder(whole)(begin, whole.rows if end is None else end)
-
-
-def refusals(of: ArraySource, format: str) -> list[Problem]:
-    with pytest.raises(NumericError) as caught:
-        encode(of, format)
-    for problem in caught.value.problems:
-        assert problem.tensor == of.name
-        assert problem.path == "folder/model.safetensors"
-    return list(caught.value.problems)
-
-
-def as_lists(words: Words) -> tuple[Any, Any]:
-    assert words.scales is not None
-    assert words.codes.dtype == np.int8
-    assert words.scales.dtype == np.uint16
-    return words.codes.tolist(), words.scales.tolist()
+encode = partial(arrays.encode, "grouped_absmax")
+refusals = partial(arrays.refusals, "grouped_absmax")
+as_lists = partial(arrays.as_lists, codes="int8")
 
 
 @pytest.mark.parametrize("stored", ["BF16", "F16", "F32", "F64", "Q4_K"])

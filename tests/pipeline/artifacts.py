@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import prod
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -125,3 +126,15 @@ def write(
 def fused(objects: Mapping[str, Stored], order: Sequence[str]) -> Array:
     """The values of these objects one behind the other, in C order."""
     return np.concatenate([objects[id].values.reshape(prod(objects[id].shape)) for id in order])
+
+
+def flips(file: Path, places: Sequence[int], random: Random) -> Iterator[int]:
+    """Each of the places in turn; until the next is asked for, a random bit of the byte there is flipped."""
+    data = file.read_bytes()
+    with file.open("r+b", buffering=0) as stream:
+        for place in places:
+            stream.seek(place)
+            stream.write(bytes([data[place] ^ 1 << random.randrange(8)]))
+            yield place
+            stream.seek(place)
+            stream.write(data[place : place + 1])

@@ -25,6 +25,7 @@ from ninfer_convert.values import Words
 from tests.container import making
 from tests.container.directories import fp32, future, parts, resource, root, tensor, whole
 from tests.oracle import container
+from tests.pipeline.artifacts import flips
 
 if TYPE_CHECKING:
     from ninfer_convert.pipeline.run import Progress
@@ -117,16 +118,9 @@ class TestWholeArtifacts:
         making.write(path, CAP)
         source = random.Random(0)
         for file in sorted(tmp_path.iterdir()):
-            data = file.read_bytes()
             headers = [*range(48), *range(4000, 4200)]
-            for place in (*headers, *source.sample(range(len(data)), 400)):
-                with file.open("r+b") as stream:
-                    stream.seek(place)
-                    stream.write(bytes([data[place] ^ 1 << source.randrange(8)]))
-                    stream.flush()
-                    assert not verify(str(path)).ok, (file.name, place)
-                    stream.seek(place)
-                    stream.write(data[place : place + 1])
+            for place in flips(file, [*headers, *source.sample(range(file.stat().st_size), 400)], source):
+                assert not verify(str(path)).ok, (file.name, place)
 
     def test_any_truncation_is_found(self, tmp_path: Path) -> None:
         path = tmp_path / "m.ninfer"
