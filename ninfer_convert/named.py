@@ -25,9 +25,8 @@ def regular_file(path: str | os.PathLike[str], shown: str) -> os.stat_result:
             message = f"is a link to {printable(os.readlink(path))}, which does not exist: {AGAIN}"
             raise SourceError(Problem("broken-link", message, path=shown)) from error
         raise SourceError(Problem("no-such-file", _absent(path, shown), path=shown)) from error
-    except (OSError, ValueError) as error:  # ValueError: a null byte
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise SourceError(Problem("unreadable", f"cannot be read: {reason}", path=shown)) from error
+    except (OSError, ValueError) as error:
+        raise unreadable(error, shown) from error
     refuse_irregular(status, shown)
     return status
 
@@ -37,6 +36,12 @@ def refuse_irregular(status: os.stat_result, shown: str) -> None:
     if not stat.S_ISREG(status.st_mode):
         kind = "folder" if stat.S_ISDIR(status.st_mode) else "pipe, device or socket"
         raise SourceError(Problem("not-a-file", f"is a {kind}, where a file is needed", path=shown))
+
+
+def unreadable(error: OSError | ValueError, shown: str) -> SourceError:
+    """What the system raised, or Python for a path with a null byte, as an error that names the file."""
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return SourceError(Problem("unreadable", f"cannot be read: {reason}", path=shown))
 
 
 def _absent(path: str | os.PathLike[str], shown: str) -> str:

@@ -24,10 +24,10 @@ from ninfer_convert.container.framing import (
     entry_start,
 )
 from ninfer_convert.container.positioned import BINARY, FilePool, read_at
-from ninfer_convert.errors import ArtifactError, Problem, SourceError, printable, unknown
+from ninfer_convert.errors import ArtifactError, Problem, printable, unknown
 from ninfer_convert.formats import FORMATS
 from ninfer_convert.layouts import LAYOUTS, Layout, Tensor
-from ninfer_convert.named import regular_file
+from ninfer_convert.named import regular_file, unreadable
 
 if TYPE_CHECKING:
     from ninfer_convert.container.records import Directory, File, Object, TensorObject
@@ -272,4 +272,4 @@ def _translated(shown: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise SourceError(Problem("unreadable", f"cannot be read: {error.strerror or error}", shown)) from error
+        raise unreadable(error, shown) from error

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ninfer_convert.errors import Problem, SourceError
-from ninfer_convert.named import refuse_irregular
+from ninfer_convert.named import refuse_irregular, unreadable
 from ninfer_convert.stages import stage
 
 if TYPE_CHECKING:
@@ -89,8 +89,7 @@ def translated(shown: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise SourceError(Problem("unreadable", f"cannot be read: {reason}", path=shown)) from error
+        raise unreadable(error, shown) from error
 
 
 @dataclass(eq=False)
