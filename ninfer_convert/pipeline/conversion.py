@@ -39,7 +39,7 @@ def convert(
     """Convert `input` by `recipe` into the artifact `output`: complete, or not there at all.
 
     `progress` is called after every piece, from any thread, one call at a time. Raises what `plan` raises, NumericError
-    for values that cannot be kept as the recipe asks, OutputError for the destination, UsageError for a cap in `running`
-    that is too low, SourceError for an input that is written to meanwhile.
+    for values that cannot be kept as the recipe asks, OutputError for the destination, UsageError for caps in `running`
+    that are too low, SourceError for an input that is written to meanwhile.
     """
     return run(plan(input, recipe, shaping), Path(output), running, progress)
