@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import json
 import os
 import random
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -25,28 +23,13 @@ from ninfer_convert.container import (
     check_destination,
     open_artifact,
     plan_files,
-    remove_leftovers,
     serialize,
     with_digests,
 )
 from ninfer_convert.errors import OutputError
 from tests.container import making
+from tests.container.folders import CAP, fill, listing, unchanged
 from tests.oracle import container
-
-CAP = 12288
-
-
-def listing(folder: Path) -> dict[str, bytes | None]:
-    """Everything in a folder: name -> content, None for what is no file."""
-    return {path.name: path.read_bytes() if path.is_file() else None for path in folder.iterdir()}
-
-
-@contextmanager
-def unchanged(folder: Path) -> Iterator[None]:
-    """The folder holds the same afterwards."""
-    before = listing(folder)
-    yield
-    assert listing(folder) == before
 
 
 class TestContent:
@@ -277,283 +260,6 @@ class Failing:
         if self.seen == self.number + 1:
             raise self.error
         return self.call(*arguments, **named)
-
-
-def fill(writer: ArtifactWriter) -> None:
-    """Zero bytes for every object of `making.directory()`."""
-    for object in making.directory().objects:
-        writer.write(object.offset, bytes(object.bytes))
-
-
-class TestExisting:
-    def test_it_is_refused_before_any_work(self, tmp_path: Path) -> None:
-        path = tmp_path / "m.ninfer"
-        path.write_bytes(b"mine")
-        with unchanged(tmp_path), pytest.raises(OutputError, match="exists already; force its replacement"):
-            making.write(path)
-
-    def test_so_is_a_link_to_nowhere(self, tmp_path: Path) -> None:
-        (tmp_path / "m.ninfer").symlink_to("nowhere")
-        with pytest.raises(OutputError, match="exists already"):
-            making.write(tmp_path / "m.ninfer")
-        assert os.readlink(tmp_path / "m.ninfer") == "nowhere"
-
-    @pytest.mark.parametrize("name", ["m.ninfer", "m.ninfer.part-0002"])
-    @pytest.mark.parametrize("links", [True, False])
-    def test_what_appears_meanwhile_is_not_replaced(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, links: bool
-    ) -> None:
-        if not links:
-            monkeypatch.delattr(os, "link")
-
-        def attempt() -> None:
-            planned, path = making.directory(), tmp_path / "m.ninfer"
-            with ArtifactWriter(path, plan_files(planned, path, CAP)) as writer:
-                fill(writer)
-                (tmp_path / name).write_bytes(b"mine")
-                writer.finish(planned)
-
-        with pytest.raises(OutputError, match="exists already") as caught:
-            attempt()
-        assert caught.value.problems[0].path == str(tmp_path / name)
-        assert listing(tmp_path) == {name: b"mine"}
-
-    @pytest.mark.parametrize("old", [None, CAP, 8192])
-    @pytest.mark.parametrize("new", [None, CAP, 8192])
-    def test_forced_it_is_replaced_with_its_parts(self, tmp_path: Path, old: int | None, new: int | None) -> None:
-        path = tmp_path / "m.ninfer"
-        making.write(path, old, seed=1)
-        payload = making.write(path, new, seed=2, force=True)
-        found = container.read(path)
-        assert found.payload == payload
-        assert set(listing(tmp_path)) == {"m.ninfer", *(file["path"] for file in found.directory["files"][1:])}
-
-    def test_only_its_own_parts_go(self, tmp_path: Path) -> None:
-        path = tmp_path / "m.ninfer"
-        making.write(path, 8192, seed=1)
-        foreign = tmp_path / "m.ninfer.part-0002"
-        other = bytearray(foreign.read_bytes())
-        other[16] ^= 1
-        foreign.write_bytes(other)
-        (tmp_path / "m.ninfer.part-0009").write_bytes(foreign.read_bytes())
-        (tmp_path / "m.ninfer.part-0003").unlink()
-        (tmp_path / "m.ninfer.part-0003").symlink_to("m.ninfer.part-0004")
-        making.write(path, None, seed=2, force=True)
-        assert set(listing(tmp_path)) == {"m.ninfer", "m.ninfer.part-0002", "m.ninfer.part-0003", "m.ninfer.part-0009"}
-        assert foreign.read_bytes() == other
-
-    def test_new_parts_with_the_names_of_lost_old_ones_stay(self, tmp_path: Path) -> None:
-        """The same inputs and free names give the same id, so that the new parts carry the old entry's."""
-        path = tmp_path / "m.ninfer"
-        making.write(path, CAP)
-        for part in tmp_path.glob("*.part-*"):
-            part.unlink()
-        payload = making.write(path, CAP, force=True)
-        assert container.read(path).payload == payload
-
-    def test_a_file_that_is_no_artifact_is_replaced_when_forced(self, tmp_path: Path) -> None:
-        path = tmp_path / "m.ninfer"
-        for content in (b"", b"mine", b"NINFER\0\x03" + bytes(24) + b"x" * 5000):
-            path.write_bytes(content)
-            payload = making.write(path, force=True)
-            assert container.read(path).payload == payload
-            path.unlink()
-
-    def test_of_a_link_the_target_stays_whole(self, tmp_path: Path) -> None:
-        store = tmp_path / "store"
-        store.mkdir()
-        old = making.write(store / "m.ninfer", CAP, seed=1)
-        for link in (tmp_path / "m.ninfer", store / "link.ninfer"):
-            link.symlink_to(store / "m.ninfer")
-            new = making.write(link, None, seed=2, force=True)
-            assert not link.is_symlink()
-            assert container.read(link).payload == new
-            assert container.read(store / "m.ninfer").payload == old
-
-    def test_a_folder_is_never_replaced(self, tmp_path: Path) -> None:
-        (tmp_path / "m.ninfer").mkdir()
-        with unchanged(tmp_path), pytest.raises(OutputError, match="is not a regular file, and is not replaced"):
-            making.write(tmp_path / "m.ninfer", force=True)
-
-    def test_parts_are_published_before_the_entry_and_flushed_before_that(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        calls: list[tuple[str, str]] = []
-        link, fsync = os.link, os.fsync
-
-        def noted_link(source: str, target: str) -> None:
-            calls.append(("link", Path(target).name))
-            link(source, target)
-
-        def noted_fsync(descriptor: int) -> None:
-            calls.append(("fsync", "folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file"))
-            fsync(descriptor)
-
-        monkeypatch.setattr(os, "link", noted_link)
-        monkeypatch.setattr(os, "fsync", noted_fsync)
-        making.write(tmp_path / "m.ninfer", CAP)
-        assert calls == [
-            *[("fsync", "file")] * 3,
-            ("link", "m.ninfer.part-0001"),
-            ("link", "m.ninfer.part-0002"),
-            ("fsync", "folder"),
-            ("link", "m.ninfer"),
-            ("fsync", "folder"),
-        ]
-
-
-class TestDestination:
-    def code(self, path: str | Path, needed: int = 1, force: bool = False) -> str:
-        with pytest.raises(OutputError) as caught:
-            check_destination(path, needed, force)
-        return caught.value.problems[0].code
-
-    def test_the_folder_must_be_one(self, tmp_path: Path) -> None:
-        (tmp_path / "file").touch()
-        assert self.code(tmp_path / "absent" / "m.ninfer") == "no-folder"
-        assert self.code(tmp_path / "file" / "m.ninfer") == "no-folder"
-        assert self.code(f"{tmp_path}/") == "no-name"
-        assert self.code(tmp_path, force=True) == "not-a-file"
-
-    def test_it_must_be_writable(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(os, "access", lambda path, mode: False)
-        assert self.code(tmp_path / "m.ninfer") == "not-writable"
-
-    def test_there_must_be_room(self, tmp_path: Path) -> None:
-        with pytest.raises(OutputError, match=r"needs 1,152,921,504,606,846,976 bytes; [\d,]+ are free there"):
-            check_destination(tmp_path / "m.ninfer", 2**60)
-
-    def test_the_name_must_be_possible(self, tmp_path: Path) -> None:
-        assert self.code(tmp_path / ("m" * 300)) == "unwritable"
-        assert self.code(f"{tmp_path}/m\0") == "unwritable"
-
-    def test_it_must_not_stand_there(self, tmp_path: Path) -> None:
-        check_destination(tmp_path / "m.ninfer", 1)
-        (tmp_path / "m.ninfer").touch()
-        assert self.code(tmp_path / "m.ninfer") == "exists"
-        check_destination(tmp_path / "m.ninfer", 1, force=True)
-        assert listing(tmp_path) == {"m.ninfer": b""}
-
-    def test_the_writer_asks_too(self, tmp_path: Path) -> None:
-        with pytest.raises(OutputError, match="there is no such folder"):
-            making.write(tmp_path / "absent" / "m.ninfer")
-
-
-class TestTemporaries:
-    def left(self, path: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> bytes:
-        """Write at `path` as a run that is killed between publishing and clearing up; the payload."""
-        with monkeypatch.context() as patched:
-            patched.setattr(os, "unlink", lambda name: None)
-            return making.write(path, CAP, **options)
-
-    def hidden(self, folder: Path) -> list[str]:
-        return sorted(path.name for path in folder.iterdir() if path.name.startswith(".ninfer-"))
-
-    def test_they_stand_beside_the_destination_whatever_its_name(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        for number, name in enumerate(("m.ninfer", "größe 層.ninfer", "\udcff.ninfer", "m" * 255), 1):
-            folder = tmp_path / str(number)
-            folder.mkdir()
-            planned = making.directory()
-            with ArtifactWriter(folder / name, plan_files(planned, folder / name)):
-                names = self.hidden(folder)
-                assert {len(name) for name in names} == {len(".ninfer-0123456789abcdef-01234567.") + n for n in (4, 5)}
-            assert listing(folder) == {}
-
-    def test_of_a_living_run_they_stay(self, tmp_path: Path) -> None:
-        planned = making.directory()
-        path = tmp_path / "m.ninfer"
-        with ArtifactWriter(path, plan_files(planned, path)) as first:
-            remove_leftovers(path)
-            payload = making.write(path, seed=4)
-            fill(first)
-            with pytest.raises(OutputError, match="exists already"):
-                first.finish(planned)
-        assert set(listing(tmp_path)) == {"m.ninfer"}
-        assert container.read(path).payload == payload
-
-    def test_a_lock_taken_for_a_dead_runs_before_it_is_held_is_given_up(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        path = tmp_path / "m.ninfer"
-        flock, calls = fcntl.flock, []
-
-        def overtaken(descriptor: int, operation: int) -> None:
-            calls.append(operation)
-            if len(calls) == 1:
-                remove_leftovers(path)
-            flock(descriptor, operation)
-
-        monkeypatch.setattr(fcntl, "flock", overtaken)
-        with ArtifactWriter(path, plan_files(making.directory(), path)):
-            assert len(calls) == 3
-            assert len(self.hidden(tmp_path)) == 2
-            with unchanged(tmp_path):
-                remove_leftovers(path)
-
-    def test_of_a_dead_run_they_go(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        path = tmp_path / "m.ninfer"
-        payload = self.left(path, monkeypatch)
-        assert len(self.hidden(tmp_path)) == 4
-        remove_leftovers(path)
-        assert set(listing(tmp_path)) == {"m.ninfer", "m.ninfer.part-0001", "m.ninfer.part-0002"}
-        assert container.read(path).payload == payload
-
-    def test_those_of_another_destination_stay(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.left(tmp_path / "n.ninfer", monkeypatch)
-        with unchanged(tmp_path):
-            remove_leftovers(tmp_path / "m.ninfer")
-
-    def test_what_only_looks_like_them_stays(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.left(tmp_path / "m.ninfer", monkeypatch)
-        (lock,) = (name for name in self.hidden(tmp_path) if name.endswith(".lock"))
-        stem = lock.removesuffix(".lock")
-        endings = ("part-1", "part-0001.txt", "part-0001x", "lock.txt", "entry~")
-        alike = [*(f"{stem}.{ending}" for ending in endings), stem, f"x{stem}.entry", f"{stem}0.entry"]
-        alike.append(f"{stem[:-1]}.entry")
-        for name in alike:
-            (tmp_path / name).touch()
-        remove_leftovers(tmp_path / "m.ninfer")
-        assert set(listing(tmp_path)) == {"m.ninfer", "m.ninfer.part-0001", "m.ninfer.part-0002", *alike}
-
-    def test_parts_go_whose_entry_was_never_published(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        path = tmp_path / "m.ninfer"
-        self.left(path, monkeypatch)
-        path.unlink()
-        other = bytearray((tmp_path / "m.ninfer.part-0002").read_bytes())
-        other[31] ^= 1
-        (tmp_path / "m.ninfer.part-0002").write_bytes(other)
-        remove_leftovers(path)
-        assert listing(tmp_path) == {"m.ninfer.part-0002": bytes(other)}
-
-    def test_parts_stay_with_an_entry_that_was_moved(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        payload = self.left(tmp_path / "m.ninfer", monkeypatch)
-        (tmp_path / "m.ninfer").rename(tmp_path / "moved.ninfer")
-        remove_leftovers(tmp_path / "m.ninfer")
-        assert container.read(tmp_path / "moved.ninfer").payload == payload
-
-    def test_parts_stay_with_an_entry_that_was_copied(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        path = tmp_path / "m.ninfer"
-        payload = self.left(path, monkeypatch)
-        data = path.read_bytes()
-        path.unlink()
-        path.write_bytes(data)
-        remove_leftovers(path)
-        assert container.read(path).payload == payload
-
-    def test_a_broken_left_entry_takes_nothing_with_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        path = tmp_path / "m.ninfer"
-        self.left(path, monkeypatch)
-        path.unlink()
-        (entry,) = (name for name in self.hidden(tmp_path) if name.endswith(".entry"))
-        os.truncate(tmp_path / entry, 100)
-        remove_leftovers(path)
-        assert set(listing(tmp_path)) == {"m.ninfer.part-0001", "m.ninfer.part-0002"}
-
-    def test_a_missing_folder_has_no_leftovers(self, tmp_path: Path) -> None:
-        remove_leftovers(tmp_path / "absent" / "m.ninfer")
-        assert listing(tmp_path) == {}
 
 
 def test_what_a_plan_says_is_what_is_written(tmp_path: Path) -> None:

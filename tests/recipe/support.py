@@ -13,6 +13,7 @@ from ninfer_convert.formats.stored import stored_type
 from ninfer_convert.recipe import Recipe, Resolution, load_recipe, resolve
 
 HEAD = 'schema = 1\n[defaults]\nF16 = "fp32"\nI64 = "int32"\n'
+ASSIGN = '[[assign]]\nselect = "*"\n'
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,12 @@ def refused(call: Callable[[], object]) -> tuple[Problem, ...]:
     with pytest.raises(RecipeError) as caught:
         call()
     return caught.value.problems
+
+
+def messages(folder: Path, text: str) -> list[str]:
+    """The problems of a recipe as they are shown, without the path."""
+    path = folder / "r.toml"
+    return [str(problem).removeprefix(f"{path}:").strip() for problem in refused(lambda: load(folder, text))]
 
 
 def placed(problems: Iterable[Problem]) -> list[tuple[str, int | None, int | None]]:
