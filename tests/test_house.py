@@ -117,5 +117,13 @@ def test_a_room_imports_only_what_its_row_allows(module: Path) -> None:
 
 
 def test_no_module_outgrows_a_room() -> None:
-    long = {str(module): lines for module in modules() if (lines := len(module.read_text("utf-8").splitlines())) > 400}
+    every = [*modules(), *Path(__file__).parent.rglob("*.py")]
+    long = {str(module): lines for module in every if (lines := len(module.read_text("utf-8").splitlines())) > 400}
     assert long == {}
+
+
+def test_no_test_is_made_of_another() -> None:
+    """What several modules of tests need has a module of its own, so that a test may be moved or renamed."""
+    for module in Path(__file__).parent.rglob("*.py"):
+        for name, _, _ in imports(module):
+            assert not any(part.startswith("test_") for part in name.split(".")), f"{module}: {name}"

@@ -103,8 +103,8 @@ def test_a_component_that_is_not_known(name: str, tmp_path: Path) -> None:
             checkpoint, read_config(checkpoint), {}, Request(components=("text", "mtq", "vision"))
         )
     assert [(problem.code, problem.message) for problem in caught.value.problems] == [
-        ("unknown-component", f"unknown component of {name} 'mtq'. Known: text"),
-        ("unknown-component", f"unknown component of {name} 'vision'. Known: text"),
+        ("unknown-component", f"unknown component 'mtq' of {name}. Known: text"),
+        ("unknown-component", f"unknown component 'vision' of {name}. Known: text"),
     ]
 
 

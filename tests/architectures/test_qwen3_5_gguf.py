@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -13,32 +13,18 @@ from ninfer_convert import compare, convert
 from ninfer_convert.architectures import Request
 from ninfer_convert.errors import RecipeError, SourceError
 from tests.architectures import llama_cpp, small
-from tests.architectures.building import build, refusal, resources, write_files
+from tests.architectures.building import build, refusal
+from tests.architectures.small_gguf import arrays, write
 from tests.oracle import binder, container
 
 if TYPE_CHECKING:
     from ninfer_convert.architectures import Model
-    from tests.architectures.small import Array
 
 KINDS = {
     "dense": small.Kind(),
     "dense, tied": small.Kind(tied=True),
     "experts": small.Kind(experts=True, fused=True),
 }
-
-
-def arrays(kind: small.Kind) -> dict[str, Array]:
-    """The tensors of a checkpoint; decays whose exponential binary32 holds."""
-    found = small.arrays(kind)
-    return {name: array / np.float32(64) if name.endswith("A_log") else array for name, array in found.items()}
-
-
-def write(folder: Path, kind: small.Kind, **options: Any) -> dict[str, Array]:
-    """m.gguf in `folder`, beside config.json and resources. Returns the tensors that it was exported from."""
-    tensors = arrays(kind)
-    write_files(folder, {"config.json": small.config(kind), **resources()})
-    llama_cpp.write(folder / "m.gguf", llama_cpp.header(kind), llama_cpp.exported(kind, tensors), **options)
-    return tensors
 
 
 def model_of(folder: Path) -> Model:

@@ -13,7 +13,7 @@ from ninfer_convert import Running, Shaping
 from ninfer_convert.pipeline.plan import make_plan
 from ninfer_convert.pipeline.run import run
 from tests.architectures import small
-from tests.architectures.test_qwen3_5_gguf import write as write_gguf
+from tests.architectures.small_gguf import write as write_gguf
 from tests.oracle import gguf, safetensors
 from tests.pipeline.converting import checkpoint, nvfp4_checkpoint, weights
 from tests.sources.modules import compressed_tensors

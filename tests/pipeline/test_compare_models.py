@@ -8,7 +8,7 @@ import pytest
 
 from ninfer_convert import compare, convert
 from tests.architectures import small
-from tests.architectures.test_qwen3_5_gguf import write as write_gguf
+from tests.architectures.small_gguf import write as write_gguf
 
 
 @pytest.mark.parametrize("kind", ["dense", "experts of their own", "experts in banks"])
