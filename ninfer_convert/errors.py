@@ -101,12 +101,12 @@ def nearest(word: str, known: Iterable[str], count: int = 3) -> list[str]:
     return list(dict.fromkeys([*close, *inside]))[:count]
 
 
-def unknown(kind: str, word: str, known: Iterable[str]) -> str:
-    """The sentence for an unknown name: the nearest legal words, then the list of all."""
+def unknown(kind: str, word: str, known: Iterable[str], where: str = "") -> str:
+    """The sentence for an unknown name of a `kind`, `where` it is one: the nearest legal words, then all of them."""
     names = list(known)
     close = nearest(word, names)
     hint = f"; did you mean {' or '.join(close)}?" if close else "."
-    return f"unknown {kind} '{printable(word)}'{hint} Known: {', '.join(names)}"
+    return f"unknown {kind} '{printable(word)}'{where and f' {where}'}{hint} Known: {', '.join(names)}"
 
 
 def look_up(kind: str, name: str, known: Mapping[str, T]) -> T:

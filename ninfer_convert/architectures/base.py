@@ -60,6 +60,11 @@ class Parameter:
         """The divisor of its inputs, where the checkpoint has one."""
         return self.source.encoding.input_divisor if self.source.encoding else None
 
+    @property
+    def tensors(self) -> Sequence[str]:
+        """Names of the stored tensors it is made from."""
+        return [origin.tensor for origin in self.source.origins]
+
 
 @dataclass(frozen=True)
 class Resource:
@@ -203,7 +208,7 @@ class Architecture:
         unknowns = [name for name in request.components or () if name not in self.components]
         if unknowns:
             raise RecipeError(
-                Problem("unknown-component", unknown(f"component of {self.name}", name, self.components))
+                Problem("unknown-component", unknown("component", name, self.components, f"of {self.name}"))
                 for name in unknowns
             )
         return self.make(checkpoint, config, sources, request)

@@ -49,14 +49,15 @@ def _list(output: Output) -> None:
 @debug_option
 @click.pass_obj
 def show(output: Output, name: str) -> None:
-    """Print a built-in recipe.
+    """Print a built-in recipe, or a part that several of them extend.
 
     \b
     ninfer-convert recipes show q4
+    ninfer-convert recipes show shared/qwen3_5_dense
     """
     from ninfer_convert.recipe import builtin_recipes
 
-    recipes = {recipe.name: recipe for recipe in builtin_recipes()}
+    recipes = {recipe.name: recipe for recipe in builtin_recipes(parts=True)}
     recipe = recipes.get(name.removesuffix(".toml"))
     if recipe is None:
         raise RecipeError(Problem("unknown-recipe", unknown("built-in recipe", name, recipes)))
@@ -83,7 +84,7 @@ def check(output: Output, file: str) -> None:
     """
     from ninfer_convert.recipe import load_recipe
 
-    recipe = load_recipe(file)
+    recipe = load_recipe(file, parts=True)
     if output.json:
         output.document(
             {

@@ -80,7 +80,7 @@ def request(checkpoint: Checkpoint, recipe: Recipe, shaping: Shaping, architectu
         content = checkpoint.beside(table.path)
         shown = checkpoint.shown_beside(table.path)
         if table.component not in architecture.components:
-            message = unknown(f"component of {architecture.name}", table.component, architecture.components)
+            message = unknown("component", table.component, architecture.components, f"of {architecture.name}")
             problems.append(table.place.problem("unknown-component", message))
         elif content is None:
             message = f"there is no {shown} for the role {printable(table.role)}"

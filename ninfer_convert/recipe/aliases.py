@@ -30,6 +30,7 @@ class Absent:
     locked: str | None = None
     divisors: Sequence[float] = ()
     input_divisor: float | None = None
+    tensors: Sequence[str] = ()
 
 
 def find_aliases(

@@ -360,7 +360,7 @@ def _refused(method: Method, name: str, value: Any) -> str | None:
         return None
     expected = method.parameters.get(name)
     if expected is None and method.parameters:
-        return unknown(f"parameter of {method.name}", name, method.parameters)
+        return unknown("parameter", name, method.parameters, f"of {method.name}")
     if expected is None:
         return f"{method.name} takes no parameters, and {name} is one"
     if type(value) is expected or (expected is float and type(value) is int):

@@ -16,6 +16,8 @@ class Complaints:
 
     def __init__(self, recipe: Recipe) -> None:
         self._files = [str(file.path) for file in recipe.files]
+        self.builtin = frozenset(str(file.path) for file in recipe.files if file.builtin)
+        """Files that the user has not written."""
         self._about: dict[tuple[Place, str, str], dict[str, str | None]] = {}
         self.nowhere = Place(self._files[-1])
         """The place of what no line of the recipe says."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import tomli
 
-from ninfer_convert.errors import Problem
+from ninfer_convert.errors import Problem, unknown
 from ninfer_convert.recipe import schema
 from ninfer_convert.recipe.positions import Lines, Spot, locate
 from ninfer_convert.recipe.reading import Node, Text, table
@@ -19,6 +20,23 @@ if TYPE_CHECKING:
     from ninfer_convert.recipe.model import Assign, Place
 
 BYTE_ORDER_MARK = "\ufeff"
+
+_FURTHER_KEY = re.compile(r",\s*(\w+)\s*=")
+
+_UNCLOSED = "a text ends on its line with the quote that it began with"
+_TWICE = "a key is given once, and a table that may be repeated is written with two brackets, as [[assign]], each time"
+_SYNTAX_HINTS = {
+    "Invalid value": "text stands in quotes, a list in brackets, and true and false are small",
+    "Illegal character '\\n'": _UNCLOSED,
+    "Found invalid character '\\n'": _UNCLOSED,
+    "Unterminated string": _UNCLOSED,
+    'Expected "\'"': _UNCLOSED,
+    "Cannot overwrite a value": _TWICE,
+    "Cannot declare": _TWICE,
+    "Unescaped '\\'": "write text with a backslash in single quotes",
+    "Invalid hex value": "write text with a backslash in single quotes",
+}
+"""What to do, by how the parser's message begins."""
 
 MAX_BYTES = 64 << 20
 """Longest recipe that is read: hundreds of thousands of tables, and an end to a device that has none."""
@@ -69,7 +87,14 @@ def read_override(argument: str) -> tuple[Assign | None, tuple[Problem, ...]]:
     select, colon, key = head.rpartition(":")
     if not equals or not colon:
         return None, (Problem("bad-override", "expected SELECT:key=value", path=text.path),)
-    given = {"select": select, key.strip(): _toml_or_bare(value)}
+    key, said = key.strip(), _toml_or_bare(value)
+    if key not in schema.DECISIONS:
+        return None, (Problem("unknown-key", unknown("key", key, schema.DECISIONS, "in --set"), path=text.path),)
+    further = _FURTHER_KEY.search(value) if isinstance(said, str) else None
+    if further and further[1] in schema.DECISIONS:
+        message = f"one --set gives one key: write '{select}:{further[1]}=...' as a --set of its own"
+        return None, (Problem("bad-override", message, path=text.path),)
+    given = {"select": select, key: said}
     root = Node(given, None, "", text)
     _refuse_large_integers(root)
     assign: Assign | None = None if text.problems else schema.read_override(root)
@@ -107,7 +132,9 @@ def _parse(data: bytes, shown: str) -> tuple[Text, dict[str, Any], Spot] | Probl
         values = tomli.loads(content)
         return Text(shown, Lines(content)), values, locate(content)
     except tomli.TOMLDecodeError as error:
-        return Problem("toml-syntax", f"not TOML: {error.msg}", path=shown, line=error.lineno, column=error.colno)
+        hints = [f": {hint}" for begin, hint in _SYNTAX_HINTS.items() if error.msg.startswith(begin)]
+        message = f"not TOML: {error.msg}{''.join(hints)}"
+        return Problem("toml-syntax", message, path=shown, line=error.lineno, column=error.colno)
     except (RecursionError, ValueError) as error:
         return Problem("toml-syntax", f"not TOML that can be read: {error}", path=shown)
 

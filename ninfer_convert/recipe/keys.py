@@ -227,7 +227,7 @@ WHERE: Keys = {
 
 def where(node: Node) -> Any:
     members = table(node, WHERE, "where")
-    return None if members is None else Where(**members)
+    return None if members is None else Where(node.place, **members)
 
 
 def defaults(node: Node) -> Any:
@@ -236,7 +236,7 @@ def defaults(node: Node) -> Any:
         return node.wrong_type("a table")
     for key, member in node.members():
         if key not in CONVERTIBLE:
-            message = unknown("stored type in [defaults]", key, CONVERTIBLE)
+            message = unknown("stored type", key, CONVERTIBLE, "in [defaults]")
             node.text.problems.append(member.key_place.problem("unknown-type", message))
     return {key: word("direct format", DIRECT)(member) for key, member in node.members()}
 

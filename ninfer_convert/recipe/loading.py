@@ -31,12 +31,13 @@ class Builtin:
     path: Path
 
 
-def load_recipe(spec: str, overrides: Sequence[str] = ()) -> Recipe:
-    """The recipe that `--recipe SPEC` names, with all it extends and the `--set` arguments.
+def load_recipe(spec: str, overrides: Sequence[str] = (), *, parts: bool = False) -> Recipe:
+    """The recipe that `--recipe SPEC` names, with all it extends and the `--set` arguments; with `parts` also a part
+    that built-in recipes extend, by the name that they give.
 
     Raises RecipeError with every problem of syntax, keys, types, names and `extends` in all of its files.
     """
-    documents = list(reversed(list(_chain(find_recipe(spec)))))
+    documents = list(reversed(list(_chain(find_recipe(spec, parts=parts)))))
     sets = [read_override(argument) for argument in overrides]
     problems = [problem for document in documents for problem in sorted(document.problems, key=_line_and_column)]
     problems += chain.from_iterable(found for _, found in sets)
@@ -55,7 +56,7 @@ def load_recipe(spec: str, overrides: Sequence[str] = ()) -> Recipe:
 
     return Recipe(
         name=last("name", documents[-1].path.stem),
-        files=tuple(RecipeFile(Path(document.shown), document.sha256) for document in documents),
+        files=tuple(RecipeFile(Path(each.shown), each.sha256, _is_builtin(each.path)) for each in documents),
         places={key: place for document in documents for key, place in document.places.items()},
         description=last("description", ""),
         architecture=last("architecture", AUTO),
@@ -75,20 +76,24 @@ def load_recipe(spec: str, overrides: Sequence[str] = ()) -> Recipe:
     )
 
 
-def find_recipe(spec: str) -> Path:
-    """An existing file, else the built-in of that name, with or without `.toml`; else RecipeError."""
-    found = _file(Path(spec)) or _builtin(spec, _folder())
+def find_recipe(spec: str, *, parts: bool = False) -> Path:
+    """An existing file, else the built-in (with `parts` also a part) of that name, with or without `.toml`; else
+    RecipeError."""
+    found = _file(Path(spec)) or _builtin(spec, *_folders(parts))
     if found is None:
         raise RecipeError(Problem("unknown-recipe", _unknown(spec)))
     return found
 
 
-def builtin_recipes() -> tuple[Builtin, ...]:
-    """Every built-in recipe, in natural order of names."""
-    paths = sorted(_folder().glob(f"*{SUFFIX}"), key=lambda path: natural_key(path.stem))
-    documents = [_read(path) for path in paths]
+def builtin_recipes(*, parts: bool = False) -> tuple[Builtin, ...]:
+    """Every built-in recipe, in natural order of names; with `parts` what several of them extend behind them."""
+    documents = [
+        _read(path)
+        for folder in _folders(parts)
+        for path in sorted(folder.glob(f"*{SUFFIX}"), key=lambda path: natural_key(path.stem))
+    ]
     return tuple(
-        Builtin(document.path.stem, document.values.get("description", ""), document.path) for document in documents
+        Builtin(each.shown.removesuffix(SUFFIX), each.values.get("description", ""), each.path) for each in documents
     )
 
 
@@ -101,7 +106,7 @@ def _chain(path: Path) -> Iterator[Document]:
         following = None
         if base is not None:
             seen.append(path)
-            following = _file(path.parent / base) or _builtin(base, _folder(), _folder() / PARTS)
+            following = _file(path.parent / base) or _builtin(base, *_folders(parts=True))
             fault = None
             if following is None:
                 fault = ("unknown-recipe", f"extends: {_unknown(base)}")
@@ -120,7 +125,7 @@ def _chain(path: Path) -> Iterator[Document]:
 
 def _read(path: Path) -> Document:
     """The document at `path`; messages call a built-in one by its name, wherever it is installed."""
-    return read_document(path, path.name if path.parent in (_folder(), _folder() / PARTS) else str(path))
+    return read_document(path, path.relative_to(_folder()).as_posix() if _is_builtin(path) else str(path))
 
 
 def _repeated(tables: Iterable[Iterable[Resource | None]]) -> Iterator[Problem]:
@@ -146,6 +151,15 @@ def _builtin(name: str, *folders: Path) -> Path | None:
     """What is called `name` under the built-in recipes, with or without `.toml`, directly in one of the folders."""
     path = _folder() / f"{name.removesuffix(SUFFIX)}{SUFFIX}"
     return path if path.parent in folders and os.path.isfile(path) else None
+
+
+def _is_builtin(path: Path) -> bool:
+    return path.parent in _folders(parts=True)
+
+
+def _folders(parts: bool) -> tuple[Path, ...]:
+    """Where the built-in recipes are, and with `parts` what several of them extend."""
+    return (_folder(), _folder() / PARTS) if parts else (_folder(),)
 
 
 def _folder() -> Path:

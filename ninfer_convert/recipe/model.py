@@ -29,7 +29,12 @@ class Place:
     @property
     def folder(self) -> Path:
         """What paths said here are relative to: the file's folder, for an override the current one."""
-        return Path() if self.line is None else Path(self.path).parent
+        return Path(self.path).parent if self.in_file else Path()
+
+    @property
+    def in_file(self) -> bool:
+        """Whether it is a line of a file: neither an override nor a file as a whole."""
+        return self.line is not None
 
     def __str__(self) -> str:
         return printable(self.path) + (f":{self.line}" if self.line is not None else "")
@@ -53,6 +58,7 @@ class Where:
     `depth` is a half-open range of i / n for layer i of n.
     """
 
+    place: Place = field(compare=False)
     rank: frozenset[int] | None = None
     dtype: frozenset[str] | None = None
     min_rows: int | None = None
@@ -157,6 +163,7 @@ class RecipeFile:
 
     path: Path
     sha256: str
+    builtin: bool = False
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ def table(node: Node, keys: Keys, title: str) -> dict[str, Any] | None:
         return None
     for key in node.value:
         if key not in keys:
-            message = unknown(f"key in {title}", key, keys)
+            message = unknown("key", key, keys, f"in {title}")
             node.text.problems.append(node.member(key).key_place.problem("unknown-key", message))
     for key, rule in keys.items():
         if rule.required and key not in node.value:

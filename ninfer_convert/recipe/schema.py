@@ -54,6 +54,7 @@ ASSIGN: Keys = {
     **DECISIONS,
 }
 OVERRIDE: Keys = {"select": _SELECT, **DECISIONS}
+"""`select` is what stands before the colon."""
 GROUP: Keys = {"select": Key(keys.captors, required=True), "optional": _OPTIONAL, "shape": Key(keys.shape)}
 SEPARATE: Keys = {"select": _SELECT, "optional": _OPTIONAL}
 SHARE: Keys = {

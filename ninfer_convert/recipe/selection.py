@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from ninfer_convert.errors import nearest, printable
 from ninfer_convert.natural import natural_key
+from ninfer_convert.recipe.complaints import listed
 from ninfer_convert.recipe.layers import depths
 
 if TYPE_CHECKING:
     from ninfer_convert.recipe.complaints import Complaints
     from ninfer_convert.recipe.globs import Glob
-    from ninfer_convert.recipe.model import Selector, Where
+    from ninfer_convert.recipe.model import Place, Selector, Where
     from ninfer_convert.values import Shape
 
 Indices = frozenset[int]
@@ -27,7 +28,8 @@ class Subject(Protocol):
     `identical` is the format that keeps its stored words, None where none does; `exact` names all that these reach
     without decoding. `direct` is the format that the architecture gives it where no assign speaks, None its stored
     words; `locked` says why it takes no other. `divisors` are those of nvfp4 words, one for each of the matrices
-    stacked along the rows, () where they have none; `input_divisor` is that of their inputs.
+    stacked along the rows, () where they have none; `input_divisor` is that of their inputs. `tensors` are the stored
+    tensors that it is made from.
     """
 
     @property
@@ -56,6 +58,9 @@ class Subject(Protocol):
 
     @property
     def input_divisor(self) -> float | None: ...
+
+    @property
+    def tensors(self) -> Sequence[str]: ...
 
 
 SPREAD_AT_MOST = 1000
@@ -135,8 +140,8 @@ class Selection:
             return selected
         left = selected & self._admitted_by(where)
         if not left and not optional:
-            sentence = f"where admits none of the {len(selected)} selected parameters; optional = true allows that"
-            self._complaints.add(select[0].place, "nothing-matches", sentence)
+            sentence = f"where admits none of the {len(selected)} selected parameters"
+            self._complaints.add(where.place, "nothing-matches", sentence + self._way_out(where.place))
         return left
 
     def captured(self, selector: Selector, optional: bool) -> dict[tuple[str, ...], list[int]]:
@@ -152,7 +157,7 @@ class Selection:
     def _matching(self, selector: Selector, optional: bool) -> Indices:
         matching = self._index.matching(selector.glob)
         if not matching and not optional:
-            self._complaints.add(selector.place, "nothing-matches", self._matches_nothing(selector.glob))
+            self._complaints.add(selector.place, "nothing-matches", self._matches_nothing(selector))
         return matching
 
     def _admitted_by(self, where: Where) -> Indices:
@@ -171,13 +176,45 @@ class Selection:
     def _depths(self) -> list[float | None]:
         return depths(self.names)
 
-    def _matches_nothing(self, glob: Glob) -> str:
+    def _matches_nothing(self, selector: Selector) -> str:
+        glob = selector.glob
         message = f"'{printable(glob.text)}' matches no parameter"
+        if tensors := self._tensors.matching(glob):
+            return f"{message}, but {self._told(tensors)}, and plan lists all"
+        if selector.place.path in self._complaints.builtin:
+            return message + self._way_out(selector.place)
         self._empty += 1
         # Closeness costs milliseconds a glob, and nobody reads hundreds of hints.
         close = self._index.nearest(glob) if self._empty <= HINTS_AT_MOST else []
-        hint = f"; did you mean {' or '.join(printable(name) for name in close)}?" if close else "."
-        return f"{message}{hint} optional = true allows an empty selection"
+        if close:
+            message += f" (did you mean {' or '.join(printable(name) for name in close)}?)"
+        return message + self._way_out(selector.place)
+
+    def _way_out(self, place: Place) -> str:
+        """The end of the sentence about a table that selects nothing: what whoever wrote it can do."""
+        if place.path in self._complaints.builtin:
+            return ", so this recipe does not fit the model: take another"
+        return "; optional = true allows an empty selection" if place.in_file else ""
+
+    @cached_property
+    def _made_of(self) -> dict[str, list[str]]:
+        """The parameters that are made from each tensor."""
+        made: dict[str, list[str]] = {}
+        for subject in self._subjects:
+            for tensor in subject.tensors:
+                made.setdefault(tensor, []).append(subject.name)
+        return made
+
+    @cached_property
+    def _tensors(self) -> Names:
+        return Names([*self._made_of])
+
+    def _told(self, tensors: Indices) -> str:
+        """Tensors that would be selected, by what is made of the first."""
+        first = self._tensors.names[min(tensors)]
+        count = "a tensor" if len(tensors) == 1 else f"{len(tensors)} tensors"
+        made = listed(self._made_of[first])
+        return f"{count}; parameters have names of their own here: {printable(first)} is {made}"
 
 
 def natural_keys(texts: Sequence[str]) -> list[str]:

@@ -82,7 +82,7 @@ def test_a_resource_takes_the_place_of_the_checkpoints(tmp_path: Path) -> None:
 def test_an_unknown_component_is_answered_with_those_that_exist() -> None:
     done = run("plan", TINY_LLAMA, "-r", "q4", "--components", "text,mtp")
     assert done.status == 1
-    assert "unknown component of generic 'mtp'. Known: text" in done.stderr
+    assert "unknown component 'mtp' of generic. Known: text" in done.stderr
 
 
 def test_a_file_that_is_not_there_is_told_in_the_same_words_by_every_command(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_resources_that_cannot_be_are_refused_together(folder: Path, tmp_path: P
     recipe = resource("text", "a", "absent") + resource("vision", "b", "other.json")
     assert messages(refused(folder, recipe, tmp_path)) == [
         f"2: there is no {folder}/absent for the role a",
-        "6: unknown component of generic 'vision'. Known: text",
+        "6: unknown component 'vision' of generic. Known: text",
     ]
     (problem,) = refused(folder, resource("text", "c", "sub"), tmp_path).problems
     assert (problem.path, problem.message) == (f"{folder}/sub", "is a folder, where a file is needed")
@@ -89,7 +89,7 @@ def test_the_metadata_of_a_gguf_can_be_replaced_too(tmp_path: Path) -> None:
 def test_unknown_components_are_answered_with_those_that_exist(folder: Path, tmp_path: Path) -> None:
     recipe = "components = ['text', 'mtp', 'dflash']\n"
     assert messages(refused(folder, recipe, tmp_path)) == [
-        "None: unknown component of generic 'mtp'. Known: text",
-        "None: unknown component of generic 'dflash'. Known: text",
+        "None: unknown component 'mtp' of generic. Known: text",
+        "None: unknown component 'dflash' of generic. Known: text",
     ]
     assert list(convert(folder, recipe, tmp_path, components=("text",)).directory["components"]) == ["text"]

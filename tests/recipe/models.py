@@ -27,6 +27,7 @@ class Tensor:
     locked: None = None
     divisors: tuple[float, ...] = ()
     input_divisor: None = None
+    tensors: tuple[str, ...] = ()
 
     @property
     def layer(self) -> int | None:

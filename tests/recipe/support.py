@@ -30,6 +30,7 @@ class Parameter:
     """Of plain words and the blocks of a GGUF: as their type says, unless it is given."""
     divisors: tuple[float, ...] = ()
     input_divisor: float | None = None
+    tensors: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "identical", self.identical or stored_type(self.stored).identical)

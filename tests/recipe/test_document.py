@@ -241,23 +241,23 @@ def test_a_fault_its_place_and_its_message(tmp_path: Path, text: str, expected: 
 @pytest.mark.parametrize(
     ("text", "begin"),
     [
-        ("schema = 1\nnmae = 't'", "2:1: unknown key in a recipe 'nmae'; did you mean name?"),
-        ("schema = 1\n[groups]", "2:2: unknown key in a recipe 'groups'; did you mean group?"),
-        (f"schema = 1\n{ASSIGN}formt = 'bf16'", "4:1: unknown key in [[assign]] 'formt'; did you mean format?"),
+        ("schema = 1\nnmae = 't'", "2:1: unknown key 'nmae' in a recipe; did you mean name?"),
+        ("schema = 1\n[groups]", "2:2: unknown key 'groups' in a recipe; did you mean group?"),
+        (f"schema = 1\n{ASSIGN}formt = 'bf16'", "4:1: unknown key 'formt' in [[assign]]; did you mean format?"),
         (
             f"schema = 1\n{ASSIGN}format = 'bf16'\n[assign.where]\nmin_colums = 4",
-            "6:1: unknown key in where 'min_colums'; did you mean min_columns",
+            "6:1: unknown key 'min_colums' in where; did you mean min_columns",
         ),
-        ("schema = 1\n[[skip]]\nselect = 'a'\nreason = 'b'\nwhere = {}", "5:1: unknown key in [[skip]] 'where'"),
+        ("schema = 1\n[[skip]]\nselect = 'a'\nreason = 'b'\nwhere = {}", "5:1: unknown key 'where' in [[skip]]"),
         (
             "schema = 1\n[[rename]]\nmatch = 'a'\nto = 'b'\nselect = 'c'",
-            "5:1: unknown key in [[rename]] 'select'",
+            "5:1: unknown key 'select' in [[rename]]",
         ),
         (
             "schema = 1\n[defaults]\nF61 = 'fp32'",
-            "3:1: unknown stored type in [defaults] 'F61'; did you mean F64 or F16?",
+            "3:1: unknown stored type 'F61' in [defaults]; did you mean F64 or F16?",
         ),
-        ("schema = 1\n[defaults]\nF8_E4M3 = 'fp32'", "3:1: unknown stored type in [defaults] 'F8_E4M3'"),
+        ("schema = 1\n[defaults]\nF8_E4M3 = 'fp32'", "3:1: unknown stored type 'F8_E4M3' in [defaults]"),
         (f"schema = 1\n{ASSIGN}format = 'q4'", "4:10: unknown format 'q4'; did you mean q4_g64_fp16"),
         (f"schema = 1\n{ASSIGN}format = 'Q4_K'", "4:10: unknown format 'Q4_K'"),
         (
@@ -268,10 +268,10 @@ def test_a_fault_its_place_and_its_message(tmp_path: Path, text: str, expected: 
         (f"schema = 1\n{ASSIGN}method = 'absmax'", "4:10: unknown method 'absmax'; did you mean grouped_absmax"),
         (f"schema = 1\n{ASSIGN}method = 'x.py:'", "4:10: unknown method 'x.py:'"),
         (f"schema = 1\n{ASSIGN}format = 'nvfp4'\nmisfit = 'bf61'", "5:10: unknown format 'bf61'; did you mean bf16"),
-        ("schema = 1\n[proposal]\nsource = 'ranking'", "2:2: unknown key in a recipe 'proposal'"),
-        ("schema = 1\n[[group]]\nselect = 'a'\nwhere = {}", "4:1: unknown key in [[group]] 'where'"),
-        ("schema = 1\n[[share]]\nparameter = 'a'\nwith = 'b'\nto = 'c'", "5:1: unknown key in [[share]] 'to'"),
-        ("schema = 1\n[[use]]\nparameter = 'a'\ninput = 'b'\npolicy = 'c'", "5:1: unknown key in [[use]] 'policy'"),
+        ("schema = 1\n[proposal]\nsource = 'ranking'", "2:2: unknown key 'proposal' in a recipe"),
+        ("schema = 1\n[[group]]\nselect = 'a'\nwhere = {}", "4:1: unknown key 'where' in [[group]]"),
+        ("schema = 1\n[[share]]\nparameter = 'a'\nwith = 'b'\nto = 'c'", "5:1: unknown key 'to' in [[share]]"),
+        ("schema = 1\n[[use]]\nparameter = 'a'\ninput = 'b'\npolicy = 'c'", "5:1: unknown key 'policy' in [[use]]"),
         (
             f"schema = 1\n{ASSIGN}format = 'bf16'\nwhere.dtype = ['BF16', 'bfloat']",
             "5:24: unknown type 'bfloat'; did you mean float",

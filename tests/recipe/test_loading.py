@@ -30,7 +30,7 @@ def test_an_existing_file_comes_before_a_builtin(tmp_path: Path, monkeypatch: py
 def test_problems_of_a_built_in_recipe_are_told_by_its_name(tmp_path: Path) -> None:
     recipe = load_recipe(str(write(tmp_path, "schema = 1\nextends = 'q4'")))
     (problem,) = refused(lambda: resolve(recipe, [Parameter("norm", (8,))]))
-    assert str(problem).startswith("q4.toml:16:10: where admits none")
+    assert str(problem).startswith("q4.toml:17:9: where admits none")
 
 
 def test_a_pipe_is_an_existing_file(tmp_path: Path) -> None:
@@ -88,6 +88,16 @@ def test_what_built_in_recipes_share_is_no_recipe_to_choose(
     monkeypatch.chdir(tmp_path)
     (problem,) = refused(lambda: find_recipe(spec))
     assert "qwen3_5_dense" not in problem.message.removeprefix(f"no file '{spec}'")
+
+
+def test_what_built_in_recipes_share_is_shown_and_checked_by_the_name_that_they_extend() -> None:
+    assert builtin_recipes(parts=True)[-1].name == "shared/qwen3_5_dense"
+    recipe = load_recipe("shared/qwen3_5_dense.toml", parts=True)
+    assert str(recipe.assigns[0].place) == "shared/qwen3_5_dense.toml:9"
+    assert [str(file.path) for file in load_recipe("qwen3_6_27b").files] == [
+        "shared/qwen3_5_dense.toml",
+        "qwen3_6_27b.toml",
+    ]
 
 
 def test_a_built_in_recipe_finds_what_it_extends_wherever_it_is_copied_to(tmp_path: Path) -> None:
@@ -237,9 +247,12 @@ def test_an_override_is_an_assign_behind_all_files(
         ("a:format=16", "format must be a string, not an integer"),
         ("a:format=q4", "unknown format 'q4'; did you mean q4_g64_fp16"),
         ("a:format=bf16\n[x]", "unknown format 'bf16\\n[x]'"),
-        ("a:rows=[0, 4]", "unknown key in --set 'rows'"),
-        ("a:where={rank=2}", "unknown key in --set 'where'"),
-        ("a:fromat=bf16", "unknown key in --set 'fromat'; did you mean format?"),
+        ("a:rows=[0, 4]", "unknown key 'rows' in --set"),
+        ("a:where={rank=2}", "unknown key 'where' in --set"),
+        ("a:fromat=bf16", "unknown key 'fromat' in --set; did you mean format? Known: format, layout, "),
+        ("a:select=b", "unknown key 'select' in --set. Known: format, "),
+        ("a:format=bf16,method=cast_direct", "one --set gives one key: write 'a:method=...' as a --set of its own"),
+        ("a:format=bf16, note=x", "unknown format 'bf16, note=x'"),
     ],
 )
 def test_a_malformed_override(tmp_path: Path, override: str, message: str) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ninfer_convert.recipe import load_recipe, resolve
 from tests.recipe.support import HEAD, Parameter, formats, placed, refused, solve
 
 if TYPE_CHECKING:
@@ -146,8 +147,10 @@ def test_every_glob_must_match_something(tmp_path: Path) -> None:
 
 def test_a_selection_that_where_empties_is_an_error(tmp_path: Path) -> None:
     (problem,) = empty(tmp_path, "[[assign]]\nselect = 'a*'\nwhere.rank = 3\nformat = 'bf16'\n", "a1", "a2")
-    assert placed([problem]) == [("nothing-matches", 6, 10)]
-    assert problem.message == "where admits none of the 2 selected parameters; optional = true allows that"
+    assert placed([problem]) == [("nothing-matches", 7, 1)]
+    assert (
+        problem.message == "where admits none of the 2 selected parameters; optional = true allows an empty selection"
+    )
 
 
 @pytest.mark.parametrize("table", ["[[assign]]\nformat = 'bf16'", "[[skip]]\nreason = 'r'"])
@@ -166,13 +169,43 @@ def test_optional_allows_an_empty_selection(tmp_path: Path, table: str) -> None:
         ("*q_prj.weight", "did you mean layers.0.q_proj.weight?"),
         ("layer.0.*", "did you mean layers.0."),
         ("embed_token.weight", "did you mean embed_tokens.weight?"),
-        ("zzz", "'zzz' matches no parameter. optional = true allows an empty selection"),
+        ("zzz", "'zzz' matches no parameter; optional = true allows an empty selection"),
     ],
 )
 def test_the_nearest_names_are_shown(tmp_path: Path, glob: str, hint: str) -> None:
     names = ("layers.0.q_proj.weight", "layers.1.q_proj.weight", "layers.0.k_proj.weight", "embed_tokens.weight")
     (problem,) = empty(tmp_path, f"[[assign]]\nselect = '{glob}'\nformat = 'bf16'", *names)
     assert hint in problem.message
+
+
+def test_names_of_tensors_are_answered_with_those_of_their_parameters(tmp_path: Path) -> None:
+    parameters = [
+        Parameter(f"layers/{layer}/{part}", tensors=(f"h.{layer}.qkv.weight",))
+        for layer in (0, 1)
+        for part in ("query", "key")
+    ]
+    made = "layers/0/query, layers/0/key, and plan lists all"
+
+    def message(glob: str) -> str:
+        (problem,) = refused(lambda: solve(tmp_path, "schema = 1", parameters, f"{glob}:format=bf16"))
+        return problem.message.removeprefix(f"'{glob}' matches no parameter, but ")
+
+    own = "parameters have names of their own here: h.0.qkv.weight is"
+    assert message("*qkv.weight") == f"2 tensors; {own} {made}"
+    assert message("h.0.qkv.weight") == f"a tensor; {own} {made}"
+
+
+def test_an_override_is_not_told_of_keys_that_it_cannot_give(tmp_path: Path) -> None:
+    (problem,) = refused(lambda: solve(tmp_path, "schema = 1", [Parameter("b")], "zzz:format=bf16"))
+    assert problem.message == "'zzz' matches no parameter"
+
+
+def test_of_a_built_in_recipe_another_is_to_be_taken(tmp_path: Path) -> None:
+    problems = refused(lambda: resolve(load_recipe("qwen3_6_35b_a3b"), [Parameter("text/layers/0/mlp/up")]))
+    assert problems[0].path == "qwen3_6_35b_a3b.toml"
+    assert {problem.message.partition(" matches no parameter")[2] for problem in problems} == {
+        ", so this recipe does not fit the model: take another"
+    }
 
 
 def test_a_control_character_in_a_name_is_escaped_in_messages(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_a_chain_ends_at_what_is_stored(tmp_path: Path) -> None:
             5,
             "b: cannot be shared with a, which is cut by rows",
         ),
-        (share("x", "none"), 7, "'none' matches no parameter. optional = true allows an empty selection"),
+        (share("x", "none"), 7, "'none' matches no parameter; optional = true allows an empty selection"),
     ],
 )
 def test_what_cannot_be_shared(tmp_path: Path, text: str, line: int, message: str) -> None:

@@ -33,6 +33,22 @@ def test_a_text_that_is_no_toml(
     assert problem.message.startswith(message)
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("format = q6_g64_fp16", "text stands in quotes"),
+        ("name = 'x", "a text ends on its line with the quote that it began with"),
+        ('name = "x\nextends = "q4"', "a text ends on its line with the quote that it began with"),
+        ("[assign]\n[[assign]]", "a table that may be repeated is written with two brackets, as [[assign]], each time"),
+        ("[[assign]]\n[assign]", "a table that may be repeated is written with two brackets, as [[assign]], each time"),
+    ],
+)
+def test_what_the_parser_says_comes_with_what_to_do(tmp_path: Path, text: str, hint: str) -> None:
+    (problem,) = refused(lambda: load(tmp_path, f"schema = 1\n{text}\n"))
+    assert problem.message.startswith("not TOML: ")
+    assert hint in problem.message
+
+
 def test_crlf_and_a_byte_order_mark_are_fine(tmp_path: Path) -> None:
     recipe = load(tmp_path, "\ufeffschema = 1\r\n# comment\r\nname = 'x'\r\n")
     assert recipe.name == "x"
