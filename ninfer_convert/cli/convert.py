@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ninfer_convert.cli import render
-from ninfer_convert.cli.options import debug_option, destination, json_option, planning_options, quiet_option
+from ninfer_convert.cli.options import (
+    debug_option,
+    destination,
+    json_option,
+    planning_options,
+    quiet_option,
+    refuse_lost,
+)
 from ninfer_convert.cli.plan import named_files, show
 from ninfer_convert.cli.progress import progress
 from ninfer_convert.errors import printable
@@ -53,6 +60,7 @@ def command(
     from ninfer_convert.pipeline.run import run
     from ninfer_convert.pipeline.summary import summarise
 
+    refuse_lost(out)
     plan = make_plan(input, recipe, shaping)
     path = destination(out, plan.checkpoint.default_name)
     if dry_run:

@@ -192,16 +192,16 @@ _RUNNING = (
 )
 
 
-def destination(out: str | None, default_name: str) -> Path:
-    """Where the artifact goes: `out`; under its default name in the folder `out`; without `out` in this folder.
-
-    Raises OutputError where the folder does not exist.
-    """
-    if out is None:
-        return Path(f"{default_name}.ninfer")
-    if os.path.isdir(out):
-        return Path(out, f"{default_name}.ninfer")
+def refuse_lost(out: str | None) -> None:
+    """Raise OutputError where the folder of `out`, or that it is by its name, does not exist."""
     from ninfer_convert.container.destination import check_folder, folder_of
 
-    check_folder(out if out.endswith(os.sep) else folder_of(out))
+    if out is not None and not os.path.isdir(out):
+        check_folder(out if out.endswith(os.sep) else folder_of(out))
+
+
+def destination(out: str | None, default_name: str) -> Path:
+    """Where the artifact goes: `out`; under its default name in the folder `out`; without `out` in this folder."""
+    if out is None or os.path.isdir(out):
+        return Path(out or "", f"{default_name}.ninfer")
     return Path(out)

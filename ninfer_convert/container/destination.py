@@ -6,8 +6,9 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 from ninfer_convert.errors import OutputError, Problem
 
@@ -56,6 +57,19 @@ def check_standing(path: str, standing: os.stat_result, force: bool) -> None:
         raise exists(path)
     if not (stat.S_ISREG(standing.st_mode) or stat.S_ISLNK(standing.st_mode)):
         raise _refused("not-a-file", "is not a regular file, and is not replaced", path)
+
+
+def refuse_inputs(targets: Iterable[str | os.PathLike[str]], read: Mapping[Path, str]) -> None:
+    """Raise OutputError where one of `targets` is a file of `read`: that is replaced by nothing, forced or not.
+
+    The values of `read` tell what each file is of, "the checkpoint" for one.
+    """
+    own = [(path, owner) for path, owner in read.items() if os.path.exists(path)]
+    for target in filter(os.path.exists, targets):
+        for path, owner in own:
+            if os.path.samefile(target, path):
+                message = f"is a file of {owner} itself, and is not replaced; choose another name"
+                raise _refused("is-input", message, os.fspath(target))
 
 
 def exists(path: str) -> OutputError:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ninfer_convert import container
 from ninfer_convert.architectures import choose
 from ninfer_convert.container import Directory
-from ninfer_convert.errors import Problem, RecipeError, SourceError
+from ninfer_convert.errors import Problem, RecipeError, SourceError, printable
 from ninfer_convert.formats import get_format
+from ninfer_convert.methods.callable import CallableMethod
 from ninfer_convert.pipeline import provenance
 from ninfer_convert.pipeline.auxiliaries import bad_auxiliaries, input_columns
 from ninfer_convert.pipeline.engine import stored, unbound
@@ -83,6 +85,7 @@ def make_plan(input: str, recipe: str, shaping: Shaping) -> Plan:
     return Plan(
         checkpoint=main.checkpoint,
         inputs=tuple(inputs.checkpoints.values()),
+        read=_read(inputs, loaded, shaping, resolution),
         recipe=loaded,
         model=model,
         resolution=resolution,
@@ -143,6 +146,26 @@ def _components(model: Model, objects: Objects) -> dict[str, container.Component
     return {
         component.name: container.Component(component.config, resources=roles[component.name])
         for component in model.components
+    }
+
+
+def _read(inputs: Inputs, recipe: Recipe, shaping: Shaping, resolution: Resolution) -> dict[Path, str]:
+    """Every file that was read, and those that functions of the recipe's own are given, with what each is of."""
+    code = (
+        path
+        for pieces in resolution.decisions.values()
+        for piece in pieces
+        if isinstance(method := piece.method, CallableMethod)
+        for path in (method.code.path, *(provenance.given_file(method, value) for value in piece.parameters.values()))
+    )
+    return {
+        **{Path(matrix.shown): "the importance matrix" for matrix in inputs.matrices.values()},
+        **{Path(path): f"source {printable(name)}" for name, path in shaping.sources.items()},
+        **{Path(path): f"the resource {printable(role)}" for role, path in shaping.resources.items()},
+        **{path: "the recipe's code" for path in code if path is not None},
+        **{file.path: "the recipe" for file in recipe.files},
+        **{path: f"source {printable(name)}" for name, each in inputs.checkpoints.items() for path in each.read},
+        **dict.fromkeys(inputs.main.checkpoint.read, "the checkpoint"),
     }
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ninfer_convert.architectures import Model
     from ninfer_convert.container import Directory, Object, TensorObject
     from ninfer_convert.errors import Problem
@@ -85,13 +87,15 @@ class Twin:
 class Plan:
     """What a conversion will write.
 
-    `inputs` are the checkpoints read beside the main one. `directory` is complete but for the files table and the
+    `inputs` are the checkpoints read beside the main one; `read` is every file that the plan was made of, each with
+    what it is of, so that none is written over. `directory` is complete but for the files table and the
     digests, which are known only later. `twins` are to be compared before anything is written. `objects` are in the
     order of their offsets.
     """
 
     checkpoint: Checkpoint
     inputs: tuple[Checkpoint, ...]
+    read: Mapping[Path, str]
     recipe: Recipe
     model: Model
     resolution: Resolution

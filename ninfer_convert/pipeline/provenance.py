@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from math import isfinite
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ninfer_convert.methods.callable import CallableMethod
@@ -174,15 +175,19 @@ def _object(
     return made
 
 
+def given_file(method: CallableMethod, value: Any) -> Path | None:
+    """The file that a parameter of a callable is: any text that leads to one from where its code stands."""
+    path = method.code.path.parent / value if isinstance(value, str) else None
+    return path if path is not None and os.path.isfile(path) else None
+
+
 def _tensors(origins: Iterable[Origin]) -> list[str]:
     return [origin.tensor for origin in origins]
 
 
 def _parameter(method: Method, name: str, value: Any, matrices: Mapping[str, ImportanceMatrix]) -> Any:
-    """A path is recorded by its file: a matrix's, or of a callable any text that leads to one from where it stands."""
+    """A path is recorded by its file: a matrix's, or one that a callable is given."""
     if isinstance(method, CallableMethod):
-        path = method.code.path.parent / value if isinstance(value, str) else None
-        if path is not None and os.path.isfile(path):
-            return {"name": file_name(path), "sha256": sha256(path.read_bytes()).hexdigest()}
-        return value
+        path = given_file(method, value)
+        return value if path is None else {"name": file_name(path), "sha256": sha256(path.read_bytes()).hexdigest()}
     return _matrix(matrices[value]) if name == IMATRIX else value

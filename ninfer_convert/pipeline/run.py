@@ -6,7 +6,6 @@ and writes the bytes at their offset; the one that ends an object takes its dige
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import Counter
@@ -18,11 +17,13 @@ from ninfer_convert.container import (
     DIGEST_PLACEHOLDER,
     ArtifactWriter,
     FilePlan,
+    check_destination,
     plan_files,
     remove_leftovers,
     with_digests,
 )
-from ninfer_convert.errors import OutputError, Problem, UsageError
+from ninfer_convert.container.destination import refuse_inputs
+from ninfer_convert.errors import Problem, UsageError
 from ninfer_convert.pipeline.pieces import Piece, cut, least_piece
 from ninfer_convert.pipeline.planned import Plan, PlannedBytes, PlannedTensor
 from ninfer_convert.pipeline.preflight import preflight
@@ -119,12 +120,13 @@ def run(plan: Plan, destination: Path, running: Running, progress: Callable[[Pro
     import numpy  # noqa: F401
 
     start = time.monotonic()
-    _refuse_inputs(plan, destination)
+    refuse_inputs([destination], plan.read)
     check_memory(plan, running)
-    preflight(plan)
-    # First of all: parts that a dead run left would give ours other names.
+    # First of all: parts that a dead run left would give ours other names, and take our room.
     remove_leftovers(destination)
     files = file_plan(plan, destination, running)
+    check_destination(destination, sum(files.file_bytes), running.force)
+    preflight(plan)
     tally = _Tally(plan.source_bytes, progress)
     stopwatch = Stopwatch() if running.profile else None
     with measure(stopwatch), ArtifactWriter(destination, files, force=running.force) as writer:
@@ -158,13 +160,6 @@ def run(plan: Plan, destination: Path, running: Running, progress: Callable[[Pro
             artifact_id = writer.finish(directory)
     stages = stopwatch.seconds if stopwatch else {}
     return Result(destination, artifact_id, files, time.monotonic() - start, tally.warnings(), stages)
-
-
-def _refuse_inputs(plan: Plan, destination: Path) -> None:
-    """`force` is for an older artifact, never for what is being read."""
-    if os.path.exists(destination) and any(os.path.samefile(destination, file.path) for file in plan.files):
-        message = "is a file of the checkpoint itself, and is not replaced; choose another name"
-        raise OutputError(Problem("is-input", message, path=str(destination)))
 
 
 @dataclass

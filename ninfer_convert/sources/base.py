@@ -151,6 +151,13 @@ class Checkpoint:
     """GGUF: what an artifact keeps as `gguf_metadata`: the first file from its counts to its last tensor info."""
     notes: tuple[str, ...] = ()
     """Warnings of one line each: stray files that were ignored, tensors passed by."""
+    others: set[Path] = field(default_factory=set)
+    """Files without tensors that were read for it so far: its index, and what `beside` has given."""
+
+    @property
+    def read(self) -> tuple[Path, ...]:
+        """Every file that was read for it so far."""
+        return (*(file.path for file in self.files), *self.others)
 
     def beside(self, name: str) -> bytes | None:
         """The whole content of the file `name` in the checkpoint's folder; None where there is none.
@@ -159,6 +166,7 @@ class Checkpoint:
         """
         content = files.read_whole(self.folder / name, self.shown_beside(name))
         if content is not None:
+            self.others.add(self.folder / name)
             sniff.refuse_pointer(content, self.shown_beside(name))
         return content
 

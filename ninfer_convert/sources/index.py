@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +45,7 @@ def open_index(path: Path, shown: str, source: str) -> Checkpoint:
         if weight_map.get(tensor) == shard
     }
     notes = (*_passed_by(path.name, headers, weight_map), *_strays(path, headers))
-    return assemble(path, shown, source, list(headers.values()), tensors, notes)
+    return replace(assemble(path, shown, source, list(headers.values()), tensors, notes), others={path})
 
 
 def _read_weight_map(path: Path, shown: str) -> dict[str, str]:

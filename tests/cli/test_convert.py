@@ -115,12 +115,14 @@ def test_output_may_name_a_file_or_an_existing_folder(tmp_path: Path) -> None:
         ("missing/x.ninfer", "missing: there is no such folder"),
         ("missing/", "missing/: there is no such folder"),
         ("r.toml/x.ninfer", "r.toml: is not a folder"),
-        ("r.toml", "r.toml: exists already"),
+        ("r.toml", "r.toml: is a file of the recipe itself"),
+        ("older", "older: exists already"),
         ("model.safetensors", "model.safetensors: is a file of the checkpoint itself"),
     ],
 )
 def test_an_impossible_output_is_refused_before_any_work(tmp_path: Path, out: str, said: str) -> None:
     folder = make(tmp_path)
+    (folder / "older").write_bytes(b"older")
     before = listing(folder)
     ran = run("model.safetensors", "-r", "r.toml", "-o", out, cwd=folder)
     assert (ran.status, ran.stdout) == (1, "")
@@ -245,3 +247,9 @@ def test_no_number_of_threads_and_no_memory_cap_changes_a_byte(converted: Path) 
             cwd=converted,
         )
         assert (converted / "b.ninfer").read_bytes() == (converted / "model.ninfer").read_bytes()
+
+
+@pytest.mark.parametrize("command", ["convert", "plan"])
+def test_a_folder_that_is_missing_is_told_before_anything_is_read(tmp_path: Path, command: str) -> None:
+    ran = run(command, "nothing.safetensors", "-r", "q4", "-o", "missing/x.ninfer", cwd=tmp_path)
+    assert (ran.status, ran.stderr) == (1, "error: missing: there is no such folder; make it first\n")

@@ -7,13 +7,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ninfer_convert.errors import ArtifactError, OutputError, Problem, UsageError, printable, unknown
+from ninfer_convert.container.destination import refuse_inputs
+from ninfer_convert.errors import ArtifactError, Problem, UsageError, printable, unknown
 from ninfer_convert.pipeline.export import folder, gguf, safetensors
 from ninfer_convert.pipeline.export.files import File, write_files
 from ninfer_convert.pipeline.export.naming import named
-from ninfer_convert.pipeline.export.staging import staged
+from ninfer_convert.pipeline.export.staging import staged, standing
 from ninfer_convert.pipeline.objects import COLUMNS
 from ninfer_convert.pipeline.stored import open_artifact
 from ninfer_convert.sources.labels import counted
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from ninfer_convert.pipeline.export.naming import Named
     from ninfer_convert.pipeline.run import Progress
     from ninfer_convert.pipeline.stored import OpenArtifact
+    from ninfer_convert.sources import Checkpoint
 
 SHARD_BYTES = 5 * 10**9
 """Bytes of tensors above which a folder's safetensors are cut into shards, where nothing else is said."""
@@ -87,8 +90,8 @@ def export(
         _refuse_unreadable(artifact)
         exported = named(artifact, like)
         plan = _plan(artifact, exported, os.fspath(output), dtype, max_shard_bytes)
-        _refuse_inputs(artifact, plan)
         names = [file.name for file in plan.files]
+        refuse_inputs(standing(plan.folder, names, plan.owned), _read(artifact, exported.like))
         needed = sum(file.size for file in plan.files)
         with staged(plan.folder, names, needed, owned=plan.owned, force=force) as temporary:
             write_files(plan.files, temporary, jobs, progress)
@@ -148,16 +151,14 @@ def _refuse_unreadable(artifact: OpenArtifact) -> None:
         raise ArtifactError(dict.fromkeys(problems))
 
 
-def _refuse_inputs(artifact: OpenArtifact, plan: _Plan) -> None:
-    """`force` is for older exports, never for the artifact itself."""
-    path = artifact.artifact.path
-    parts = (os.path.join(os.path.dirname(path), file.path) for file in artifact.directory.files[1:] if file.path)
-    own = [each for each in (path, *parts) if os.path.exists(each)]
-    for file in plan.files:
-        target = os.path.join(plan.folder, file.name)
-        if os.path.exists(target) and any(os.path.samefile(target, each) for each in own):
-            message = "is a file of the artifact itself, and is not replaced; choose another name"
-            raise OutputError(Problem("is-input", message, path=target))
+def _read(artifact: OpenArtifact, like: Checkpoint | None) -> dict[Path, str]:
+    """Every file that was read, with what it is of."""
+    entry = Path(artifact.artifact.path)
+    parts = (entry.with_name(file.path) for file in artifact.directory.files if file.path)
+    return {
+        **(dict.fromkeys(like.read, "the checkpoint") if like is not None else {}),
+        **dict.fromkeys((entry, *parts), "the artifact"),
+    }
 
 
 def _warnings(directory: Directory, ordered: Collection[str]) -> Iterator[Problem]:

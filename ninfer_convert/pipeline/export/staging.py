@@ -12,6 +12,15 @@ from ninfer_convert.container.destination import check_standing, folder_of, outp
 from ninfer_convert.pipeline.export.folder import is_weights
 
 
+def standing(folder: str, names: Sequence[str], owned: bool) -> list[str]:
+    """The paths in `folder` that the files `names` take the place of; of an `owned` one all weights are such."""
+    if not os.path.isdir(folder or os.curdir):
+        return []
+    with output_errors(folder, 0):
+        found = sorted(os.listdir(folder or os.curdir))
+    return [os.path.join(folder, name) for name in found if name in names or (owned and is_weights(name))]
+
+
 @contextmanager
 def staged(folder: str, names: Sequence[str], needed_bytes: int, *, owned: bool, force: bool) -> Iterator[str]:
     """A new folder in which the block makes the files `names`; when it has, they are in `folder`.
@@ -25,7 +34,11 @@ def staged(folder: str, names: Sequence[str], needed_bytes: int, *, owned: bool,
     check_destination(folder if new else os.path.join(folder, names[-1]), needed_bytes, force)
     beside = folder_of(folder) if new else folder or os.curdir
     temporary = os.path.join(beside, f".ninfer-export-{os.urandom(8).hex()}")
-    exchange = _Exchange(temporary, beside, [] if new else _standing(beside, names, owned, force))
+    replaced = standing(folder, names, owned)
+    for path in replaced:
+        with output_errors(folder, 0):
+            check_standing(path, os.lstat(path), force)
+    exchange = _Exchange(temporary, beside, [os.path.basename(path) for path in replaced])
     try:
         with output_errors(folder, needed_bytes):
             os.mkdir(temporary)
@@ -44,16 +57,6 @@ def staged(folder: str, names: Sequence[str], needed_bytes: int, *, owned: bool,
             # Ctrl-C comes once: what it cut short is begun again.
             exchange.settle()
             raise
-
-
-def _standing(folder: str, names: Sequence[str], owned: bool, force: bool) -> list[str]:
-    """What is replaced in `folder`; OutputError where that may not be."""
-    with output_errors(folder, 0):
-        standing = [name for name in sorted(os.listdir(folder)) if name in names or (owned and is_weights(name))]
-        for name in standing:
-            path = os.path.join(folder, name)
-            check_standing(path, os.lstat(path), force)
-    return standing
 
 
 class _Exchange:
