@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ninfer_convert.cli import render
-from ninfer_convert.cli.options import debug_option, destination, json_option, planning_options
+from ninfer_convert.cli.options import debug_option, destination, json_option, planning_options, refuse_lost
 from ninfer_convert.strict_json import collector_paused
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def command(output: Output, input: str, recipe: str, shaping: Shaping, out: str 
     """
     from ninfer_convert.pipeline.plan import make_plan
 
+    refuse_lost(out)
     plan = make_plan(input, recipe, shaping)
     show(output, plan, destination(out, plan.checkpoint.default_name), running)
 
