@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from tests.architectures import small
 from tests.architectures.facts import IMPORTANCE
+from tests.oracle import imatrix
 
 Array = NDArray[np.float64]
 
@@ -39,11 +39,7 @@ def vectors() -> dict[str, Array]:
 
 def write(path: Path, entries: Mapping[str, Array]) -> Path:
     """A matrix in the older format, of one call each."""
-    data = struct.pack("<i", len(entries))
-    for name, array in entries.items():
-        data += struct.pack("<i", len(name)) + name.encode() + struct.pack("<ii", 1, array.size)
-        data += array.astype("<f4").tobytes()
-    path.write_bytes(data)
+    path.write_bytes(imatrix.legacy([(name, 1, array.ravel()) for name, array in entries.items()]))
     return path
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from ninfer_convert.errors import RecipeError
 from tests.architectures import small
 from tests.architectures.building import resources, write_files, write_headers
 from tests.architectures.facts import Facts, facts_27b, facts_35b
+from tests.oracle.imatrix import legacy
 from tests.support import REPOSITORY
 
 if TYPE_CHECKING:
@@ -90,10 +90,8 @@ PARENTS_35B = (
 
 def imatrix(folder: Path) -> Path:
     """An older matrix file with one vector, of the queries of layer 3."""
-    name = b"blk.3.attn_q.weight"
-    values = struct.pack("<5120f", *[1.0] * 5120)
     path = folder / "imatrix.dat"
-    path.write_bytes(struct.pack("<ii", 1, len(name)) + name + struct.pack("<ii", 1, 5120) + values)
+    path.write_bytes(legacy([("blk.3.attn_q.weight", 1, [1.0] * 5120)]))
     return path
 
 

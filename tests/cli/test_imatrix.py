@@ -6,11 +6,10 @@ import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.cli.program import ok, run
-from tests.oracle import container, gguf
+from tests.oracle import container, gguf, imatrix
 from tests.support import bf16, gaussian, write_safetensors
 
 FIXTURE = Path(__file__).parent.parent / "golden" / "imatrix"
@@ -36,11 +35,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def legacy(path: Path, entries: Mapping[str, Sequence[float]]) -> Path:
-    data = struct.pack("<i", len(entries))
-    for name, values in entries.items():
-        data += struct.pack("<i", len(name)) + name.encode() + struct.pack("<ii", 1, len(values))
-        data += np.array(values, "<f4").tobytes()
-    path.write_bytes(data)
+    path.write_bytes(imatrix.legacy([(name, 1, values) for name, values in entries.items()]))
     return path
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
 
 import pytest
@@ -10,16 +9,13 @@ import pytest
 from ninfer_convert.pipeline.coverage import cover
 from ninfer_convert.sources.imatrix import open_imatrix
 from tests.architectures import small
+from tests.oracle import imatrix
 
 
 def written(folder: Path, lengths: dict[str, int]) -> Path:
     """A matrix of the older format: one vector of ones for each name."""
-    data = struct.pack("<i", len(lengths))
-    for name, length in lengths.items():
-        data += struct.pack("<i", len(name)) + name.encode() + struct.pack("<ii", 1, length)
-        data += struct.pack("<f", 1.0) * length
     path = folder / "imatrix.dat"
-    path.write_bytes(data)
+    path.write_bytes(imatrix.legacy([(name, 1, [1.0] * length) for name, length in lengths.items()]))
     return path
 
 

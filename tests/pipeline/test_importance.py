@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from ninfer_convert.errors import NinferConvertError, RecipeError, SourceError
 from ninfer_convert.pipeline.plan import make_plan
 from ninfer_convert.pipeline.planned import Plan, Shaping
 from ninfer_convert.pipeline.run import Running, run
-from tests.oracle import search_loop
+from tests.oracle import imatrix, search_loop
 from tests.oracle.container import read
 from tests.oracle.objects import GROUPED, float32, row_split, safetensors
 from tests.support import TINY_LLAMA
@@ -45,10 +44,7 @@ def vectors() -> Vectors:
 
 
 def legacy(path: Path, sums: Vectors) -> Path:
-    data = struct.pack("<i", len(sums))
-    for name, values in sums.items():
-        data += struct.pack("<i", len(name)) + name.encode() + struct.pack("<ii", COUNT, len(values)) + values.tobytes()
-    path.write_bytes(data)
+    path.write_bytes(imatrix.legacy([(name, COUNT, values) for name, values in sums.items()]))
     return path
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,23 +20,12 @@ from ninfer_convert.errors import Problem, SourceError
 from ninfer_convert.sources.imatrix import ImportanceMatrix, open_imatrix
 from ninfer_convert.sources.imatrix_names import entries
 from ninfer_convert.values import ImportanceEntry
+from tests.oracle.imatrix import legacy
 
 Array = NDArray[Any]
 
 FIXTURE = Path(__file__).parent.parent / "golden" / "imatrix"
 EXPECTED = load_file(FIXTURE / "expected.safetensors")
-
-
-def legacy(
-    entries: Sequence[tuple[str, int, Sequence[float]]], tail: bytes = b"", *, count: int | None = None
-) -> bytes:
-    """A file of the older format: (name, calls, values)."""
-    data = struct.pack("<i", len(entries) if count is None else count)
-    for name, calls, values in entries:
-        raw = name.encode()
-        data += struct.pack("<i", len(raw)) + raw + struct.pack("<ii", calls, len(values))
-        data += np.array(values, "<f4").tobytes()
-    return data + tail
 
 
 def write_gguf(path: Path, tensors: dict[str, Array]) -> Path:
