@@ -10,13 +10,18 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+INTERRUPTED_SECONDS = 1.0
+"""On Windows nothing interrupts a wait, so that it must end by itself."""
+
 
 def for_each(items: Iterable[T], work: Callable[[T], None], jobs: int) -> None:
-    """Call `work` on every item, on at most `jobs` threads of which the caller's is one.
+    """Call `work` on every item, on at most `jobs` threads; the caller's only waits, unless it gets no other.
+
+    An exception from outside (KeyboardInterrupt) falls into the calling thread, wherever that is: it must not be inside
+    a compiler, which would leave a lock closed that the others wait for. It stops them after the item they are at.
 
     Items are handed out in order, one at a time, and none after the first failure; each that was begun is ended.
-    So the failure raised, that of the earliest item, is the same for any number of threads. An exception that
-    reaches the calling thread from outside (KeyboardInterrupt) stops the others after the item they are at.
+    So the failure raised, that of the earliest item, is the same for any number of threads.
     """
     source = enumerate(items)
     lock = threading.Lock()
@@ -42,13 +47,17 @@ def for_each(items: Iterable[T], work: Callable[[T], None], jobs: int) -> None:
                     failures.append((number, error))
                 return
 
-    threads = [threading.Thread(target=worker, daemon=True) for _ in range(jobs - 1)]
+    threads = [threading.Thread(target=worker, daemon=True) for _ in range(jobs)]
     try:
         # RuntimeError: the system gives no more threads; fewer of them do the same work.
         with suppress(RuntimeError):
             for thread in threads:
                 thread.start()
-        worker()
+        if threads[0].ident is None:
+            worker()
+        for thread in threads:
+            while thread.is_alive():
+                thread.join(INTERRUPTED_SECONDS)
     finally:
         stopped = True
         for thread in threads:

@@ -25,6 +25,14 @@ def test_what_interrupts_the_start_of_threads_comes_through(monkeypatch: pytest.
     assert threading.active_count() == before
 
 
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_the_thread_that_signals_fall_into_does_no_work(jobs: int) -> None:
+    workers = set()
+    for_each(range(100), lambda item: workers.add(threading.current_thread()), jobs)
+    assert threading.current_thread() not in workers
+    assert 1 <= len(workers) <= jobs
+
+
 def _fail_behind(monkeypatch: pytest.MonkeyPatch, given: int, error: BaseException) -> None:
     """Let only the first `given` threads start."""
     start = threading.Thread.start
