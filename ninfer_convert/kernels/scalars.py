@@ -14,7 +14,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from ninfer_convert.kernels.compile import inline
-from ninfer_convert.kernels.words import E4M3_LARGEST, E4M3_NAN, F16_INFINITY, F32_INFINITY, F32_MAGNITUDE
+from ninfer_convert.kernels.words import E4M3_NAN, F16_INFINITY, F32_INFINITY, F32_MAGNITUDE
 
 
 def _bit_cast(argument: Any, result: Any) -> Any:
@@ -130,22 +130,6 @@ def f64_to_f32(word: Any) -> Any:
 def f64_to_bf16(word: Any) -> Any:
     """uint64 -> uint16, not by way of binary32."""
     return np.uint16(_narrow(word, 52, 1023, 7, 127))
-
-
-@inline
-def f64_to_f16(word: Any) -> Any:
-    """uint64 -> uint16, not by way of binary32."""
-    return np.uint16(_narrow(word, 52, 1023, 10, 15))
-
-
-@inline
-def f32_to_e4m3(word: Any) -> Any:
-    """uint32 -> uint8 E4M3FN word; beyond 448 it stays 448 (the format has no infinity), NaN is 0x7F or 0xFF."""
-    magnitude = np.int64(word) & F32_MAGNITUDE
-    sign = (np.int64(word) >> 24) & 0x80
-    if magnitude > F32_INFINITY:
-        return np.uint8(sign | E4M3_NAN)
-    return np.uint8(sign | min(_rounded(magnitude, 23, 127, 3, 7), E4M3_LARGEST))
 
 
 @inline

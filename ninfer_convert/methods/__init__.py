@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from types import MappingProxyType
 
-from ninfer_convert.errors import look_up
 from ninfer_convert.formats import get_format
 from ninfer_convert.methods.base import Encode, Job, Method
 from ninfer_convert.methods.cast_direct import CAST_DIRECT
@@ -26,11 +25,6 @@ if len(METHODS) != len(_ALL):
     raise RuntimeError("two methods share a name")
 
 
-def get_method(name: str) -> Method:
-    """The method called `name`; raises LookupError with the nearest names."""
-    return look_up("method", name, METHODS)
-
-
 def usual_method(format: str, exact: Collection[str]) -> Method | None:
     """The method of `format` where a recipe names none (recipes.md, Deciding); None where no method makes it.
 
@@ -41,4 +35,4 @@ def usual_method(format: str, exact: Collection[str]) -> Method | None:
     return next((method for method in _ALL if format in method.formats and method is not IMPORT_ENCODED), None)
 
 
-__all__ = ["METHODS", "Encode", "Job", "Method", "get_method", "usual_method"]
+__all__ = ["METHODS", "Encode", "Job", "Method", "usual_method"]

@@ -34,12 +34,6 @@ def f32_to_bf16(words: Any, out: Any) -> None:
 
 
 @kernel
-def f32_to_e4m3(words: Any, out: Any) -> None:
-    for i in range(len(words)):
-        out[i] = scalars.f32_to_e4m3(words[i])
-
-
-@kernel
 def f64_to_f32(words: Any, out: Any) -> None:
     for i in range(len(words)):
         out[i] = scalars.f64_to_f32(words[i])
@@ -49,12 +43,6 @@ def f64_to_f32(words: Any, out: Any) -> None:
 def f64_to_bf16(words: Any, out: Any) -> None:
     for i in range(len(words)):
         out[i] = scalars.f64_to_bf16(words[i])
-
-
-@kernel
-def f64_to_f16(words: Any, out: Any) -> None:
-    for i in range(len(words)):
-        out[i] = scalars.f64_to_f16(words[i])
 
 
 @kernel
@@ -92,10 +80,8 @@ Step = tuple[Callable[[Array, Array], None], Binary, Binary]
 NARROWING: dict[str, Step] = {
     "f32 to f16": (f32_to_f16, F32, F16),
     "f32 to bf16": (f32_to_bf16, F32, BF16),
-    "f32 to e4m3": (f32_to_e4m3, F32, E4M3),
     "f64 to f32": (f64_to_f32, F64, F32),
     "f64 to bf16": (f64_to_bf16, F64, BF16),
-    "f64 to f16": (f64_to_f16, F64, F16),
 }
 WIDENING: dict[str, Step] = {
     "f16": (f16_to_f32, F16, F32),
@@ -147,7 +133,7 @@ def check_boundaries(step: Step, lows: Iterable[int]) -> None:
 @pytest.mark.parametrize("name", [name for name in NARROWING if name != "f64 to f32"])
 def test_every_boundary_and_its_neighbours_round_to_nearest_even(name: str) -> None:
     _, _, target = NARROWING[name]
-    check_boundaries(NARROWING[name], range(target.largest + (not target.saturates)))
+    check_boundaries(NARROWING[name], range(target.infinity))
 
 
 def test_f64_rounds_to_f32_at_boundaries_of_every_exponent() -> None:
@@ -212,12 +198,12 @@ def test_the_oracle_knows_its_formats() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["f32 to f16", "f32 to bf16", "f32 to e4m3"])
+@pytest.mark.parametrize("name", ["f32 to f16", "f32 to bf16"])
 def test_all_words_narrow_as_their_rank_among_the_boundaries_says(name: str) -> None:
     """A second formulation: a magnitude's word is the number of boundaries below it. All positive words."""
     step = NARROWING[name]
     _, _, target = step
-    words = range(target.largest + (not target.saturates))
+    words = range(target.infinity)
     middles = np.array([float(target.magnitude(low) + target.magnitude(low + 1)) / 2 for low in words])
     boundaries = middles.astype(np.float32).view(np.uint32)
     boundaries[0::2] += np.uint32(1)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ninfer_convert.errors import NumericError, Problem
 from ninfer_convert.formats import get_format
 from ninfer_convert.formats.stored import stored_type
-from ninfer_convert.methods import Job, get_method
+from ninfer_convert.methods import METHODS, Job
 from ninfer_convert.values import Encoding, Origin, Values, Words
 
 Array = NDArray[Any]
@@ -83,7 +83,7 @@ def job(of: ArraySource, format: str, non_finite: str = "warn", **facts: Any) ->
 def encode(method: str, of: ArraySource, format: str, begin: int = 0, end: int | None = None) -> Words:
     """The words of rows [begin, end) of a source, None for all behind."""
     whole = job(of, format)
-    return get_method(method).encoder(whole)(begin, whole.rows if end is None else end)
+    return METHODS[method].encoder(whole)(begin, whole.rows if end is None else end)
 
 
 def refusals(method: str, of: ArraySource, format: str) -> list[Problem]:

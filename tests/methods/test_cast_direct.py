@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ninfer_convert.errors import NumericError, Problem
-from ninfer_convert.methods import get_method
+from ninfer_convert.methods import METHODS
 from tests.flush import flushed_subnormals
 from tests.methods.arrays import ArraySource, job, source
 from tests.oracle.scalars import BF16, F16, F32, F64, Binary, convert
@@ -33,7 +33,7 @@ TARGETS: dict[str, Binary] = {"bf16": BF16, "fp32": F32}
 
 def cast(of: ArraySource, format: str, non_finite: str = "warn") -> Words:
     whole = job(of, format, non_finite)
-    return get_method("cast_direct").encoder(whole)(0, whole.rows)
+    return METHODS["cast_direct"].encoder(whole)(0, whole.rows)
 
 
 def refusal(of: ArraySource, format: str, non_finite: str = "warn") -> Problem:
@@ -238,7 +238,7 @@ def test_a_refusal_gives_the_tensors_own_count_whatever_piece_is_at_hand() -> No
     values = np.ones((3, 1000), np.float64)
     values[0, 7], values[1, 0], values[2, 999] = 0.5, 2.0**31, np.nan
     of = source(values, "F64")
-    encode = get_method("cast_direct").encoder(job(of, "int32"))
+    encode = METHODS["cast_direct"].encoder(job(of, "int32"))
     messages = set()
     for begin, end in ((0, 8), (999, 1001), (2999, 3000), (0, 3000)):
         with pytest.raises(NumericError) as caught:

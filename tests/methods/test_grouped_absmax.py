@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ninfer_convert.errors import NumericError
 from ninfer_convert.formats import get_format
-from ninfer_convert.methods import get_method
+from ninfer_convert.methods import METHODS
 from tests.methods import arrays
 from tests.methods.arrays import job, source
 from tests.oracle.grouped import FORMATS, RIGHT
@@ -149,7 +149,7 @@ def test_all_reasons_are_given_together_whatever_piece_is_at_hand() -> None:
     values = np.ones((4, 64))
     values[0, 0], values[1, 1], values[3, 63] = 1e300, 1e30, np.nan
     of = source(values, "F64")
-    encode_rows = get_method("grouped_absmax").encoder(job(of, "q4_g64_fp16"))
+    encode_rows = METHODS["grouped_absmax"].encoder(job(of, "q4_g64_fp16"))
     messages = set()
     for row in (0, 1, 3):
         with pytest.raises(NumericError) as caught:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ninfer_convert.errors import NumericError
 from ninfer_convert.formats import get_format
-from ninfer_convert.methods import get_method
+from ninfer_convert.methods import METHODS
 from tests.methods.arrays import ArraySource, job, source
 from tests.oracle.grouped import FORMATS
 from tests.oracle.search import search_rows
@@ -34,7 +34,7 @@ REFUSED = [
 
 def encode(of: ArraySource, format: str, begin: int = 0, end: int | None = None, **facts: Any) -> Words:
     whole = job(of, format, **facts)
-    return get_method("grouped_search").encoder(whole)(begin, whole.rows if end is None else end)
+    return METHODS["grouped_search"].encoder(whole)(begin, whole.rows if end is None else end)
 
 
 def as_lists(words: Words) -> tuple[Any, Any]:
@@ -95,7 +95,7 @@ def test_words_do_not_depend_on_where_pieces_are_cut(cuts: list[int], seed: int)
 
 
 def test_it_takes_a_matrix_and_leave_for_negative_scales() -> None:
-    assert get_method("grouped_search").parameters == {"imatrix": str, "negative_scales": bool}
+    assert METHODS["grouped_search"].parameters == {"imatrix": str, "negative_scales": bool}
     values = np.random.default_rng(5).normal(0, 0.02, (16, 256)).astype(np.float32)
     of = source(values, "F32")
     assert max(map(max, as_lists(encode(of, "q4_g64_fp16", parameters={"negative_scales": False}))[1])) < 0x8000

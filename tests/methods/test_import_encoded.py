@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from ninfer_convert.formats import FORMATS, get_format
-from ninfer_convert.methods import Job, get_method, usual_method
+from ninfer_convert.methods import METHODS, Job, usual_method
 from ninfer_convert.sources.gguf import open_gguf
 
 EXTRAS = Path(__file__).parent.parent / "golden" / "gguf" / "extras.gguf"
-IMPORTED = get_method("import_encoded")
+IMPORTED = METHODS["import_encoded"]
 
 
 def test_it_makes_every_format_with_codes() -> None:
