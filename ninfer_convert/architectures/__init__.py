@@ -14,12 +14,14 @@ from ninfer_convert.architectures.base import Architecture, Component, Model, Pa
 from ninfer_convert.architectures.generic import GENERIC
 from ninfer_convert.architectures.llama import LLAMA
 from ninfer_convert.architectures.qwen3_5 import QWEN3_5
-from ninfer_convert.errors import Problem, RecipeError, SourceError, printable, unknown
+from ninfer_convert.errors import Problem, SourceError, printable, unknown
 
 if TYPE_CHECKING:
     from ninfer_convert.sources.base import Checkpoint
 
 AUTO = "auto"
+
+_TAKE_ANOTHER = "take another, such as q4"
 
 ARCHITECTURES = MappingProxyType(
     {architecture.name: architecture for architecture in (GENERIC, LLAMA, QWEN3_5)},
@@ -30,27 +32,34 @@ ARCHITECTURES = MappingProxyType(
 def choose(name: str, checkpoint: Checkpoint, config: Mapping[str, Any] | None) -> Architecture:
     """The architecture that a recipe names; for AUTO the one that config.json's `architectures` means, else generic.
 
-    `config` is config.json's object, None where there is none. Raises RecipeError for a name that is not known,
+    `config` is config.json's object, None where there is none. Raises LookupError with the nearest names,
     SourceError where the checkpoint is not of the architecture that is named.
     """
     if name == AUTO:
         known = naming(checkpoint, config)
         return known if known is not None and known.automatic else GENERIC
     if name not in ARCHITECTURES:
-        raise RecipeError(Problem("unknown-architecture", unknown("architecture", name, (AUTO, *ARCHITECTURES))))
+        raise LookupError(unknown("architecture", name, (AUTO, *ARCHITECTURES)))
     chosen = ARCHITECTURES[name]
     if not chosen.classes:
         return chosen
     if not _reads(chosen, checkpoint):
         kinds = f"safetensors and GGUFs of {', '.join(chosen.gguf)}" if chosen.gguf else "safetensors only"
         found = printable(str(checkpoint.metadata.get("general.architecture")))
-        message = f'is a GGUF of {found}, and {name} is read from {kinds}; architecture = "generic" converts it'
+        message = f"is a GGUF of {found}, and the recipe is for {name}, which is read from {kinds}; {_TAKE_ANOTHER}"
         raise SourceError(Problem("other-architecture", message, path=checkpoint.shown))
+    path = checkpoint.shown_beside("config.json")
+    if config is None:
+        message = (
+            f"does not exist, and the recipe is for {name}, which needs it: put it there, or give a folder that holds "
+            "it by --source base=FOLDER"
+        )
+        raise SourceError(Problem("no-config", message, path=path))
     classes = _classes(config)
     if not _means(chosen, classes):
-        found = f"names {', '.join(map(printable, classes))}" if classes else "names none"
-        message = f"architectures {found}, but {name} is one of {', '.join(chosen.classes)}"
-        raise SourceError(Problem("other-architecture", message, path=checkpoint.shown_beside("config.json")))
+        found = f"describes {', '.join(map(printable, classes))}" if classes else "names no architectures"
+        message = f"{found}, and the recipe is for {name} ({', '.join(chosen.classes)}); {_TAKE_ANOTHER}"
+        raise SourceError(Problem("other-architecture", message, path=path))
     return chosen
 
 

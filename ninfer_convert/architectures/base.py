@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ninfer_convert.errors import Problem, RecipeError, unknown
-
 if TYPE_CHECKING:
+    from ninfer_convert.errors import Problem
     from ninfer_convert.sources.base import Checkpoint
     from ninfer_convert.values import ImportanceEntry, Shape, Source
 
@@ -172,6 +171,11 @@ class Request:
 
 
 Build = Callable[["Checkpoint", "Mapping[str, Any] | None", "Mapping[str, Source]", Request], Model]
+"""The model in a checkpoint: of config.json's object, None where there is none, of its tensors and encoded weights, and
+of a request whose components are the architecture's.
+
+Raises SourceError with everything that is wrong with config, tensors and resources.
+"""
 
 
 @dataclass(frozen=True)
@@ -186,29 +190,9 @@ class Architecture:
     """
 
     name: str
-    make: Build
+    build: Build
     classes: tuple[str, ...] = ()
     gguf: tuple[str, ...] = ()
     components: tuple[str, ...] = ("text",)
     automatic: bool = True
     renames: bool = False
-
-    def build(
-        self,
-        checkpoint: Checkpoint,
-        config: Mapping[str, Any] | None,
-        sources: Mapping[str, Source],
-        request: Request,
-    ) -> Model:
-        """The model in a checkpoint; `config` is config.json's object, `sources` its tensors and encoded weights.
-
-        Raises SourceError with everything that is wrong with config, tensors and resources, RecipeError for a
-        component that is not known.
-        """
-        unknowns = [name for name in request.components or () if name not in self.components]
-        if unknowns:
-            raise RecipeError(
-                Problem("unknown-component", unknown("component", name, self.components, f"of {self.name}"))
-                for name in unknowns
-            )
-        return self.make(checkpoint, config, sources, request)

@@ -35,7 +35,7 @@ def build(
             Parameter(name, source) for name, source in sorted(named, key=lambda pair: natural_key(pair[0]))
         ),
         resources=resources,
-        unbindable="an engine binds logical names, and the generic architecture keeps the tensors' own",
+        unbindable="no engine binds the artifact today: its parameters have the tensors' own names",
         warnings=warnings,
     )
 

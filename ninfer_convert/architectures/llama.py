@@ -65,7 +65,7 @@ def build(
         resources=resources,
         groups=filling.groups,
         passed_by=filling.passed_by,
-        unbindable="no engine binds the logical names of Llama and Qwen3 today",
+        unbindable="no engine binds the artifact today: its parameters have the logical names of Llama and Qwen3",
         warnings=(*filling.notes, *warnings),
     )
 

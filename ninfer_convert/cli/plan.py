@@ -106,7 +106,14 @@ def _place(rule: Rule | None) -> str:
     """Where the rule stands, the file by its name; "-": kept as the architecture or the stored type says."""
     if rule is None:
         return "-"
-    return rule.path if rule.line is None else f"{os.path.basename(rule.path)}:{rule.line}"
+    return rule.path if rule.line is None else f"{_file_name(rule.path)}:{rule.line}"
+
+
+def _file_name(path: str) -> str:
+    """A recipe's name without its folder, but for a part of the built-in ones, which is called by both."""
+    from ninfer_convert.recipe.loading import PARTS
+
+    return path if os.path.dirname(path) == PARTS else os.path.basename(path)
 
 
 def _totals(plan: Plan, summary: Summary, running: Running, memory: int) -> Iterator[tuple[str, str]]:
@@ -124,7 +131,7 @@ def _totals(plan: Plan, summary: Summary, running: Running, memory: int) -> Iter
     for stored, count in resolution.defaults_applied.items():
         place = plan.recipe.places[f"defaults.{stored}"]
         kept = f"{stored} as {plan.recipe.defaults[stored]}: {render.plural(count, 'parameter')}"
-        yield "default", f"{kept} ({os.path.basename(place.path)}:{place.line})"
+        yield "default", f"{kept} ({_file_name(place.path)}:{place.line})"
     for format, count in resolution.misfits.items():
         yield "misfit", f"{render.plural(count, 'object')} that {format} does not fit, marked above"
     for rule, groups in _by_rule(resolution.groups):

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ninfer_convert.architectures import Model, Parameter, Request, Resource
-from ninfer_convert.errors import Problem, RecipeError, SourceError, printable, unknown
+from ninfer_convert.errors import Problem, RecipeError, SourceError, nearest, printable, unknown
+from ninfer_convert.recipe.model import Place
 from ninfer_convert.sources import open_checkpoint
 from ninfer_convert.sources.config import read_config
 from ninfer_convert.sources.encoded import Classification, classify
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from ninfer_convert.architectures import Architecture
     from ninfer_convert.pipeline.planned import Shaping
     from ninfer_convert.recipe import Recipe, Subject
-    from ninfer_convert.recipe.model import Place
     from ninfer_convert.sources.base import Checkpoint
 
 BASE = "base"
@@ -38,7 +38,7 @@ class Opened:
     classification: Classification
 
     def model(self, architecture: Architecture, request: Request) -> Model:
-        """What `architecture` sees in it. Raises SourceError, and RecipeError for a component that is not known."""
+        """What `architecture` sees in it. Raises SourceError."""
         return architecture.build(self.checkpoint, self.config, self.classification.sources, request)
 
 
@@ -75,6 +75,12 @@ def request(checkpoint: Checkpoint, recipe: Recipe, shaping: Shaping, architectu
     if recipe.renames and not architecture.renames:
         message = f"[[rename]] is for the generic architecture; {architecture.name} has names of its own"
         problems.append(recipe.renames[0].place.problem("own-names", message))
+    components = shaping.components or recipe.components or ()
+    place = Place("--components") if shaping.components else recipe.places.get("components", Place(recipe.name))
+    for name in components:
+        if name not in architecture.components:
+            message = unknown("component", name, architecture.components, f"of {architecture.name}")
+            problems.append(place.problem("unknown-component", message))
     resources: dict[tuple[str, str], Resource] = {}
     for table in recipe.resources:
         content = checkpoint.beside(table.path)
@@ -95,7 +101,7 @@ def request(checkpoint: Checkpoint, recipe: Recipe, shaping: Shaping, architectu
             raise SourceError(Problem("no-such-file", f"does not exist; it was given for the role {role}", path=path))
         resources["text", role] = Resource("text", role, given, path)
     return Request(
-        components=shaping.components or recipe.components,
+        components=components or None,
         resources=tuple(resources.values()),
         skips=recipe.skip_reason,
         rename=recipe.rename,
@@ -129,7 +135,9 @@ class Inputs:
         if tensor is not None:
             sources = self._open(source).classification.sources
             if tensor not in sources:
-                return f"{where} has no such tensor: {unknown('tensor', tensor, sources)}"
+                close = nearest(tensor, sources)
+                hint = f"; did you mean {' or '.join(map(printable, close))}?" if close else ""
+                return f"{where} has no tensor '{printable(tensor)}'{hint}"
             return Parameter(parameter.name, sources[tensor])
         if source not in self._parameters:
             model = self._open(source).model(self._architecture, self._request)

@@ -43,7 +43,10 @@ def make_plan(input: str, recipe: str, shaping: Shaping) -> Plan:
     """
     loaded = load_recipe(recipe, shaping.overrides)
     main = open_input(input, loaded, base=shaping.sources.get(BASE))
-    architecture = choose(loaded.architecture, main.checkpoint, main.config)
+    try:
+        architecture = choose(loaded.architecture, main.checkpoint, main.config)
+    except LookupError as error:
+        raise RecipeError(loaded.places["architecture"].problem("unknown-architecture", str(error))) from None
     asked = request(main.checkpoint, loaded, shaping, architecture)
     model = main.model(architecture, asked)
     if not model.parameters:

@@ -257,7 +257,10 @@ class Choices:
         if "method" not in said:
             usual = usual_method(format.name, subject.exact)
             if usual is None:
-                sentence = f"no built-in method makes {format.name} from values"
+                sentence = (
+                    f"no built-in method makes {format.name} from values: take a grouped format such as q6_g64_fp16, a "
+                    "checkpoint that holds it already, or a method of your own"
+                )
                 self.complaints.add(self.place(verdict, by), "no-method", sentence, name)
             return usual
         asked = said["method"]

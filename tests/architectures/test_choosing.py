@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from ninfer_convert.architectures import ARCHITECTURES, Request, choose
-from ninfer_convert.errors import RecipeError
+from ninfer_convert.architectures import Request, choose
 from ninfer_convert.sources import open_checkpoint
 from ninfer_convert.sources.config import read_config
 from tests.architectures import small
@@ -66,23 +65,35 @@ def test_generic_fits_every_checkpoint(tmp_path: Path) -> None:
 
 
 def test_an_unknown_name_is_answered_with_all(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError) as caught:
+    with pytest.raises(LookupError) as caught:
         chosen(with_classes(tmp_path, None), "qwen3.5")
-    (problem,) = caught.value.problems
-    assert problem.code == "unknown-architecture"
-    assert problem.message == (
+    assert str(caught.value) == (
         "unknown architecture 'qwen3.5'; did you mean qwen3_5? Known: auto, generic, llama, qwen3_5"
     )
 
 
 @pytest.mark.parametrize(
     ("classes", "found"),
-    [(["BertModel"], "names BertModel"), (["A", "B"], "names A, B"), (None, "names none"), ([], "names none")],
+    [
+        (["BertModel"], "describes BertModel"),
+        (["A", "B"], "describes A, B"),
+        (None, "names no architectures"),
+        ([], "names no architectures"),
+    ],
 )
 def test_a_checkpoint_of_another_architecture_than_is_named(tmp_path: Path, classes: Any, found: str) -> None:
     with_classes(tmp_path, classes)
-    message = f"architectures {found}, but llama is one of LlamaForCausalLM, Qwen3ForCausalLM"
+    message = f"{found}, and the recipe is for llama (LlamaForCausalLM, Qwen3ForCausalLM); take another, such as q4"
     assert refusal(tmp_path, "llama") == [("other-architecture", message)]
+
+
+def test_a_checkpoint_without_a_config(tmp_path: Path) -> None:
+    write_headers(tmp_path, {"w.weight": (2, 2)})
+    message = (
+        "does not exist, and the recipe is for llama, which needs it: put it there, or give a folder that holds it by "
+        "--source base=FOLDER"
+    )
+    assert refusal(tmp_path, "llama") == [("no-config", message)]
 
 
 def test_logical_names_are_not_made_of_a_gguf(tmp_path: Path) -> None:
@@ -90,22 +101,10 @@ def test_logical_names_are_not_made_of_a_gguf(tmp_path: Path) -> None:
     write_files(tmp_path, {"config.json": {"architectures": ["LlamaForCausalLM"]}})
     checkpoint = open_checkpoint(file)
     assert choose("auto", checkpoint, read_config(checkpoint)).name == "generic"
-    message = 'is a GGUF of llama, and llama is read from safetensors only; architecture = "generic" converts it'
+    message = (
+        "is a GGUF of llama, and the recipe is for llama, which is read from safetensors only; take another, such as q4"
+    )
     assert refusal(Path(file), "llama") == [("other-architecture", message)]
-
-
-@pytest.mark.parametrize("name", ARCHITECTURES)
-def test_a_component_that_is_not_known(name: str, tmp_path: Path) -> None:
-    small.write(tmp_path, small.KINDS["dense"])
-    checkpoint = open_checkpoint(tmp_path)
-    with pytest.raises(RecipeError) as caught:
-        ARCHITECTURES[name].build(
-            checkpoint, read_config(checkpoint), {}, Request(components=("text", "mtq", "vision"))
-        )
-    assert [(problem.code, problem.message) for problem in caught.value.problems] == [
-        ("unknown-component", f"unknown component 'mtq' of {name}. Known: text"),
-        ("unknown-component", f"unknown component 'vision' of {name}. Known: text"),
-    ]
 
 
 def test_the_one_component_may_be_named(tmp_path: Path) -> None:

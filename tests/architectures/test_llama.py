@@ -38,7 +38,8 @@ def test_nothing_is_locked_and_stored_words_stay(tmp_path: Path) -> None:
 
 def test_it_is_marked_as_what_no_engine_binds(tmp_path: Path) -> None:
     model = build(write(tmp_path, LLAMA, LLAMA_LAYER), "llama")
-    assert model.unbindable == "no engine binds the logical names of Llama and Qwen3 today"
+    reason = "no engine binds the artifact today: its parameters have the logical names of Llama and Qwen3"
+    assert model.unbindable == reason
 
 
 def test_the_config_stays_whole_but_for_what_tells_of_storage(tmp_path: Path) -> None:

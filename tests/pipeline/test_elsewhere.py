@@ -141,10 +141,9 @@ def test_an_architecture_with_names_of_its_own_renames_nothing(tmp_path: Path) -
         (["source = 'other'"], "6: layers.0.q: source other has no parameter of that name"),
         (
             ["source = 'other'", "tensor = 'x.weigth'"],
-            "7: layers.0.q: source other has no such tensor: unknown tensor 'x.weigth'; did you mean x.weight? "
-            "Known: x.weight, wide",
+            "7: layers.0.q: source other has no tensor 'x.weigth'; did you mean x.weight?",
         ),
-        (["tensor = 'nothing'"], "6: layers.0.q: the checkpoint has no such tensor: unknown tensor 'nothing'"),
+        (["tensor = 'nothing'"], "6: layers.0.q: the checkpoint has no tensor 'nothing'"),
         (["source = 'other'", "tensor = 'wide'"], "7: layers.0.q: has shape [4, 300] there, not [128, 192]"),
     ],
 )

@@ -89,7 +89,15 @@ def test_the_metadata_of_a_gguf_can_be_replaced_too(tmp_path: Path) -> None:
 def test_unknown_components_are_answered_with_those_that_exist(folder: Path, tmp_path: Path) -> None:
     recipe = "components = ['text', 'mtp', 'dflash']\n"
     assert messages(refused(folder, recipe, tmp_path)) == [
-        "None: unknown component 'mtp' of generic. Known: text",
-        "None: unknown component 'dflash' of generic. Known: text",
+        "2: unknown component 'mtp' of generic. Known: text",
+        "2: unknown component 'dflash' of generic. Known: text",
     ]
+    (problem,) = refused(folder, recipe, tmp_path, components=("vision",)).problems
+    assert str(problem) == "--components: unknown component 'vision' of generic. Known: text"
     assert list(convert(folder, recipe, tmp_path, components=("text",)).directory["components"]) == ["text"]
+
+
+def test_an_unknown_architecture_is_told_with_its_line(folder: Path, tmp_path: Path) -> None:
+    assert messages(refused(folder, "architecture = 'lama'\n", tmp_path)) == [
+        "2: unknown architecture 'lama'; did you mean llama? Known: auto, generic, llama, qwen3_5"
+    ]

@@ -68,7 +68,10 @@ def test_what_the_encoding_reaches_exactly_is_imported(
 def test_no_built_in_method_makes_these_from_values(tmp_path: Path, format: str) -> None:
     (problem,) = assigned(tmp_path, f"format = '{format}'", Parameter("a"), Parameter("b"))
     assert placed([problem]) == [("no-method", 7, 10)]
-    assert problem.message == f"a, b: no built-in method makes {format} from values"
+    assert problem.message == (
+        f"a, b: no built-in method makes {format} from values: take a grouped format such as q6_g64_fp16, a checkpoint "
+        "that holds it already, or a method of your own"
+    )
 
 
 def test_a_method_that_does_not_make_the_format_is_refused_where_it_stands(tmp_path: Path) -> None:

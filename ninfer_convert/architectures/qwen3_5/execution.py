@@ -109,8 +109,8 @@ def unknown_banks(text: TextConfig, stored: Stored) -> Iterator[str]:
         banks = "; ".join(_described(members, stored, places[0]) for members in operations[folder][0])
         layers = "1 layer" if len(places) == 1 else f"{len(places)} layers"
         yield (
-            f"{folder}: {banks} in {layers} ({places[0]}...) bind, but are none of the banks that the engine is known "
-            "to compute with"
+            f"{folder}: {banks} in {layers} ({places[0]}...) bind, but may not run: the engine is known to compute "
+            f"with the objects {', or '.join(map(_spelled, operations[folder]))}"
         )
 
 
@@ -189,10 +189,23 @@ def _full(members: str, before: str) -> list[str]:
 
 def _described(members: str, stored: Stored, before: str) -> str:
     """What a bank of the layer is stored as."""
-    names = members.split()
-    shown = ", ".join(names) if len(names) <= 4 else f"{names[0]} to {names[-1]}"
     format = stored.bank(_full(members, before))
     if format is not None:
-        return f"{shown} as {format}"
+        return f"{_listed(members, ' + ')} as {format}"
     formats = dict.fromkeys(found for name in _full(members, before) for found in stored.formats[name])
-    return f"{shown} apart, as {', '.join(formats)}"
+    return f"{_listed(members, ', ')} apart, as {', '.join(formats)}"
+
+
+def _spelled(way: _Way) -> str:
+    """The objects of a way: `query + key as q4_g64_fp16 and gate + value as q5_g64_fp16`."""
+    return " and ".join(f"{_listed(members, ' + ')} as {_one_of(formats)}" for members, formats in way.items())
+
+
+def _one_of(formats: tuple[str, ...]) -> str:
+    *others, last = ("any format" if format == _ANY else format for format in formats)
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def _listed(members: str, between: str) -> str:
+    names = members.split()
+    return between.join(names) if len(names) <= 4 else f"{names[0]} to {names[-1]}"
