@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from ninfer_convert.recipe import Recipe, Subject
     from ninfer_convert.sources.base import Checkpoint
 
-BASE = "base"
-"""The source that config and resources of a GGUF are read from."""
-
 
 @dataclass(frozen=True, eq=False)
 class Opened:

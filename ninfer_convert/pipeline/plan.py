@@ -16,11 +16,12 @@ from ninfer_convert.pipeline import provenance
 from ninfer_convert.pipeline.auxiliaries import bad_auxiliaries, input_columns
 from ninfer_convert.pipeline.engine import stored, unbound
 from ninfer_convert.pipeline.importance import find_importance
-from ninfer_convert.pipeline.inputs import BASE, Inputs, open_input, request
+from ninfer_convert.pipeline.inputs import Inputs, open_input, request
 from ninfer_convert.pipeline.objects import place
 from ninfer_convert.pipeline.planned import Plan, Shaping, Twin
 from ninfer_convert.policies import POLICIES
 from ninfer_convert.recipe import load_recipe, resolve
+from ninfer_convert.recipe.model import BASE
 from ninfer_convert.recipe.resolution import Use
 from ninfer_convert.sources.labels import counted, some
 from ninfer_convert.sources.views import transpose

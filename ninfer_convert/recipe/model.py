@@ -14,6 +14,9 @@ from ninfer_convert.recipe.renames import rename, renamed_by
 if TYPE_CHECKING:
     from ninfer_convert.recipe.globs import Glob
 
+BASE = "base"
+"""The source that needs no declaration: config and resources of a GGUF are read from it."""
+
 
 @dataclass(frozen=True)
 class Place:

@@ -18,7 +18,7 @@ from ninfer_convert.recipe.complaints import Complaints, listed
 from ninfer_convert.recipe.deciding import decide
 from ninfer_convert.recipe.fitting import Fitting
 from ninfer_convert.recipe.keys import DIRECT
-from ninfer_convert.recipe.model import Place
+from ninfer_convert.recipe.model import BASE, Place
 from ninfer_convert.recipe.objects import Objects
 from ninfer_convert.recipe.resolution import Resolution, Rule, Skipped
 from ninfer_convert.recipe.selection import Selection, Subject
@@ -37,9 +37,6 @@ if TYPE_CHECKING:
 UNTOUCHED_AT_MOST = 0.2
 """A larger share of elements that no assign decides is worth a warning."""
 
-ALWAYS_KNOWN = ("base",)
-"""Sources that need no declaration: `base` gives config and resources for a GGUF."""
-
 
 def resolve(
     recipe: Recipe,
@@ -48,7 +45,6 @@ def resolve(
     inputs: Sequence[Input] = (),
     candidates: Sequence[Sequence[str]] = (),
     sources: Collection[str] = (),
-    known_sources: Collection[str] = ALWAYS_KNOWN,
     locate: Locate = nowhere_else,
     allow_code: bool = False,
     requantize: bool = False,
@@ -56,12 +52,12 @@ def resolve(
     """Decide how every parameter that is not skipped is stored, and what becomes one object.
 
     `inputs` are the architecture's uses, `candidates` its automatic groups (names in row order), both in its order.
-    `sources` are the names given beside the main input, `known_sources` those that need no declaration; `locate` finds
-    a parameter there. `allow_code` admits methods that are the recipe's own functions, `requantize` quantizing what is
-    decoded from a quantized source. Raises RecipeError with everything that does not fit, in file order.
+    `sources` are the names given beside the main input; `locate` finds a parameter there. `allow_code` admits methods
+    that are the recipe's own functions, `requantize` quantizing what is decoded from a quantized source. Raises
+    RecipeError with everything that does not fit, in file order.
     """
     complaints = Complaints(recipe)
-    _check_sources(recipe, sources, known_sources, complaints)
+    _check_sources(recipe, sources, complaints)
     aliases, absent = find_aliases(recipe.shares, parameters, complaints)
     subjects = [*parameters, *absent]
     selection = Selection(subjects, complaints)
@@ -78,7 +74,7 @@ def resolve(
     chosen = {
         subject.name: choices.of(subject, regions[subject.name]) for subject in parameters if subject.name not in out
     }
-    shares = tuple(_shares(recipe, aliases, skipped, chosen, complaints))
+    shares = tuple(_shares(aliases, skipped, chosen, complaints))
     objects = Objects(selection, chosen, out, Fitting(choices, complaints), complaints)
     for table in recipe.groups:
         objects.make(table)
@@ -119,17 +115,17 @@ def resolve(
     )
 
 
-def _check_sources(recipe: Recipe, given: Collection[str], known: Collection[str], complaints: Complaints) -> None:
+def _check_sources(recipe: Recipe, given: Collection[str], complaints: Complaints) -> None:
     """Sources that are named without a declaration, by an option or by an assign."""
+    known = [*recipe.sources, BASE]
     for name in given:
-        if name not in recipe.sources and name not in known:
+        if name not in known:
             sentence = f"--source {printable(name)} is given, and the recipe declares no source of that name"
             complaints.add(complaints.nowhere, "undeclared-source", sentence)
     for assign in recipe.assigns:
         source = assign.says.get("source")
-        if source is not None and source not in recipe.sources and source not in known:
-            names = [*recipe.sources, *known]
-            complaints.add(assign.places["source"], "undeclared-source", unknown("source", source, names))
+        if source is not None and source not in known:
+            complaints.add(assign.places["source"], "undeclared-source", unknown("source", source, known))
 
 
 def _skips(recipe: Recipe, selection: Selection) -> dict[str, Skipped]:
@@ -143,7 +139,6 @@ def _skips(recipe: Recipe, selection: Selection) -> dict[str, Skipped]:
 
 
 def _shares(
-    recipe: Recipe,
     aliases: Mapping[str, Alias],
     skipped: Collection[str],
     chosen: Mapping[str, Sequence[Choice] | None],

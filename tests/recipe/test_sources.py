@@ -34,12 +34,10 @@ def locate(parameter: Subject, source: str | None, tensor: str | None) -> Subjec
     return replace(found, name=parameter.name) if found else f"there is no tensor {tensor or parameter.name}"
 
 
-def run(
-    folder: Path, text: str, *, sources: Sequence[str] = ("quantized",), known: Sequence[str] = ("base",)
-) -> Resolution:
+def run(folder: Path, text: str, *, sources: Sequence[str] = ("quantized",)) -> Resolution:
     recipe = load(folder, HEAD + SOURCES + text)
     parameters = list(STORED[None].values())
-    return resolve(recipe, parameters, sources=sources, known_sources=known, locate=locate, requantize=False)
+    return resolve(recipe, parameters, sources=sources, locate=locate, requantize=False)
 
 
 def problems(folder: Path, text: str, **given: Sequence[str]) -> list[str]:
@@ -98,10 +96,10 @@ def test_a_source_or_tensor_that_cannot_be_read(tmp_path: Path, text: str, expec
     assert expected in problems(tmp_path, text)
 
 
-def test_a_given_source_must_be_declared_or_known(tmp_path: Path) -> None:
+def test_a_given_source_must_be_declared_unless_it_is_base(tmp_path: Path) -> None:
     expected = "None:None: --source vision is given, and the recipe declares no source of that name"
     assert problems(tmp_path, "", sources=["quantized", "base", "vision"]) == [expected]
-    assert run(tmp_path, "", sources=["quantized", "base", "vision"], known=["base", "vision"])
+    assert run(tmp_path, "", sources=["quantized", "base"])
 
 
 def test_a_checkpoint_that_stands_alone_has_nothing_elsewhere(tmp_path: Path) -> None:
