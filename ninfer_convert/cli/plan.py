@@ -106,7 +106,8 @@ def _place(rule: Rule | None) -> str:
     """Where the rule stands, the file by its name; "-": kept as the architecture or the stored type says."""
     if rule is None:
         return "-"
-    return rule.path if rule.line is None else f"{_file_name(rule.path)}:{rule.line}"
+    place = rule.place
+    return f"{_file_name(place.path)}:{place.line}" if place.in_file else place.path
 
 
 def _file_name(path: str) -> str:
@@ -230,4 +231,5 @@ def _document(plan: Plan, summary: Summary, files: list[tuple[str, int]], memory
 def _rule(rule: Rule | None) -> dict[str, Any] | None:
     if rule is None:
         return None
-    return {"file": rule.path, "line": rule.line, "column": rule.column, "select": rule.select}
+    place = rule.place
+    return {"file": place.path, "line": place.line, "column": place.column, "select": rule.select}

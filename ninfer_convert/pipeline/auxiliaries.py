@@ -24,7 +24,7 @@ def bad_auxiliaries(resolution: Resolution, shapes: Mapping[str, Shape]) -> Iter
             if fault := _fault(use, role, value, resolution, shapes):
                 message = f"{printable(use.parameter)}: {fault}"
                 if use.rule:
-                    yield use.rule.problem("bad-auxiliary", message, use.parameter)
+                    yield use.rule.place.problem("bad-auxiliary", message, use.parameter)
                 else:
                     yield Problem("bad-auxiliary", message, tensor=use.parameter)
 
@@ -44,7 +44,7 @@ def input_columns(
         if len(orders) > 1:
             message = f"{name}: columns stand otherwise in the pieces that are imported; import all of it, or none"
             rule = next(piece.rule for piece in pieces if piece.rule)
-            problems.append(rule.problem("cut-columns", message, name))
+            problems.append(rule.place.problem("cut-columns", message, name))
         elif order := orders.pop():
             found[name] = order
     found |= {alias.name: found[alias.target] for alias in resolution.shares if alias.target in found}

@@ -23,7 +23,7 @@ def unbound(model: Model, resolution: Resolution, shapes: Mapping[str, Shape]) -
         return
     for skipped in resolution.skipped:
         message = f"{skipped.name} is left out, but an engine that binds {model.architecture} needs it"
-        yield skipped.rule.problem("not-bound", message, skipped.name)
+        yield skipped.rule.place.problem("not-bound", message, skipped.name)
     for name, pieces in resolution.decisions.items():
         if shapes[name] != model.by_name[name].shape:
             place = next(piece.places["transpose"] for piece in pieces if piece.transpose)

@@ -136,7 +136,7 @@ def _refusals(sources: Mapping[tuple[str, int], Source], resolution: Resolution)
         if reason is not None:
             message = f"{name}: {reason}"
             if piece.rule:
-                yield piece.rule.problem("cannot-convert", message, name)
+                yield piece.rule.place.problem("cannot-convert", message, name)
             else:
                 yield Problem("cannot-convert", message, source.origins[0].file, name)
 

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ninfer_convert.errors import Problem
-
 if TYPE_CHECKING:
     from ninfer_convert.methods import Method
     from ninfer_convert.recipe.model import Place, Selector
@@ -16,19 +14,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rule:
-    """The table that decided: its file as typed, its line and column, the globs that select."""
+    """The table that decided: where it stands, and the globs that select."""
 
-    path: str
-    line: int | None
-    column: int | None
+    place: Place
     select: str
 
     @classmethod
     def of(cls, place: Place, *selectors: Selector) -> Rule:
-        return cls(place.path, place.line, place.column, ", ".join(selector.glob.text for selector in selectors))
-
-    def problem(self, code: str, message: str, parameter: str | None = None) -> Problem:
-        return Problem(code, message, path=self.path, tensor=parameter, line=self.line, column=self.column)
+        return cls(place, ", ".join(selector.glob.text for selector in selectors))
 
 
 @dataclass(frozen=True, eq=False)

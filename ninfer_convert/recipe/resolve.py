@@ -18,7 +18,7 @@ from ninfer_convert.recipe.complaints import Complaints, listed
 from ninfer_convert.recipe.deciding import decide
 from ninfer_convert.recipe.fitting import Fitting
 from ninfer_convert.recipe.keys import DIRECT
-from ninfer_convert.recipe.model import BASE, Place
+from ninfer_convert.recipe.model import BASE
 from ninfer_convert.recipe.objects import Objects
 from ninfer_convert.recipe.resolution import Resolution, Rule, Skipped
 from ninfer_convert.recipe.selection import Selection, Subject
@@ -153,9 +153,8 @@ def _shares(
         if fault is None:
             yield alias
         else:
-            place = Place(alias.rule.path, alias.rule.line, alias.rule.column)
             sentence = f"cannot be shared with {printable(alias.target)}, which {fault}"
-            complaints.add(place, "share", sentence, alias.name)
+            complaints.add(alias.rule.place, "share", sentence, alias.name)
 
 
 def _policies(

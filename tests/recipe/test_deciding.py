@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ninfer_convert.recipe import Rule
+from ninfer_convert.recipe.model import Place
 from tests.recipe.support import HEAD, Parameter, formats, placed, refused, solve
 
 TWO = [Parameter("a"), Parameter("b")]
@@ -40,7 +41,7 @@ def test_the_rule_is_the_one_that_gave_the_format(tmp_path: Path) -> None:
     )
     path = str(tmp_path / "r.toml")
     for pieces in solve(tmp_path, text, TWO).decisions.values():
-        assert pieces[0].rule == Rule(path, 5, 3, "*")
+        assert pieces[0].rule == Rule(Place(path, 5, 3), "*")
 
 
 def test_without_a_format_the_rule_is_the_last_that_spoke(tmp_path: Path) -> None:
