@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ninfer_convert.errors import Problem
     from ninfer_convert.methods import Method
     from ninfer_convert.recipe.model import Place, Selector
     from ninfer_convert.values import Shape

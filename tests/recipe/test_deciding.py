@@ -47,7 +47,9 @@ def test_the_rule_is_the_one_that_gave_the_format(tmp_path: Path) -> None:
 def test_without_a_format_the_rule_is_the_last_that_spoke(tmp_path: Path) -> None:
     text = assigns("select = ['a', '?']\nmethod = 'cast_direct'", "select = 'a'\nlayout = 'auto'")
     decisions = solve(tmp_path, text, [*TWO, Parameter("untouched")]).decisions
-    lines = {name: (piece.rule.line, piece.rule.select) if piece.rule else None for name, (piece,) in decisions.items()}
+    lines = {
+        name: (piece.rule.place.line, piece.rule.select) if piece.rule else None for name, (piece,) in decisions.items()
+    }
     assert lines == {"a": (8, "a"), "b": (5, "a, ?"), "untouched": None}
 
 
@@ -65,7 +67,7 @@ def test_a_rule_that_says_what_holds_already_stands_against_the_wider_ones_befor
     )
     for order, format in (((default, wider, own), "q4_g64_fp16"), ((default, own, wider), "q6_g64_fp16")):
         (piece,) = solve(tmp_path, assigns(*order), parameters).decisions["l.0.attn.q_proj"]
-        assert (piece.format, piece.rule and piece.rule.line) == (format, 11)
+        assert (piece.format, piece.rule and piece.rule.place.line) == (format, 11)
 
 
 def test_a_format_takes_back_layout_method_and_parameters(tmp_path: Path) -> None:
@@ -321,7 +323,7 @@ def test_skips_are_applied_last_and_recorded(tmp_path: Path) -> None:
     text += "[[skip]]\nselect = ['a', 's*']\nreason = 'other'\n"
     resolution = solve(tmp_path, text, [Parameter("s10"), Parameter("a"), Parameter("b"), Parameter("s9")])
     assert list(resolution.decisions) == ["b"]
-    assert [(skip.name, skip.reason, skip.rule.line) for skip in resolution.skipped] == [
+    assert [(skip.name, skip.reason, skip.rule.place.line) for skip in resolution.skipped] == [
         ("s10", "other", 11),
         ("a", "buffer", 5),
         ("s9", "other", 11),

@@ -52,7 +52,7 @@ def test_a_group_of_one_is_an_object_of_its_own(tmp_path: Path) -> None:
     (parent,) = resolution.groups
     assert parent.rule is not None
     assert parent == Parent(("layers/2/q",), (128, 256), "bf16", "contiguous_le_v1", 1, parent.rule)
-    assert (parent.rule.line, parent.rule.select) == (5, "layers/2/q")
+    assert (parent.rule.place.line, parent.rule.select) == (5, "layers/2/q")
 
 
 def test_groups_come_in_the_order_of_their_tables_and_decisions_in_the_parameters(tmp_path: Path) -> None:

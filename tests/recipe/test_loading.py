@@ -268,7 +268,7 @@ def test_overrides_win_in_their_order(tmp_path: Path) -> None:
     assert formats(resolution) == {"a": "q6_g64_fp16", "b": "bf16"}
     rule = resolution.decisions["b"][0].rule
     assert rule is not None
-    assert (rule.path, rule.line, rule.select) == ("--set b:format=bf16", None, "b")
+    assert (rule.place.path, rule.place.line, rule.select) == ("--set b:format=bf16", None, "b")
 
 
 def test_an_override_that_selects_nothing_is_an_error_of_its_own(tmp_path: Path) -> None:

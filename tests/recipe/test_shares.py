@@ -23,7 +23,7 @@ def test_a_stored_parameter_becomes_an_alias_and_is_decided_no_more(tmp_path: Pa
     resolution = solve(tmp_path, text, [Parameter("embedding"), Parameter("head")])
     assert formats(resolution) == {"embedding": "q4_g64_fp16"}
     (alias,) = resolution.shares
-    assert (alias.name, alias.target, alias.stored, alias.rule.line, alias.rule.select) == (
+    assert (alias.name, alias.target, alias.stored, alias.rule.place.line, alias.rule.select) == (
         "head",
         "embedding",
         True,

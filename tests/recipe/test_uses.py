@@ -106,7 +106,9 @@ def test_what_a_use_says_comes_before_what_an_assign_says(tmp_path: Path) -> Non
 def test_the_rule_is_the_use_that_spoke_last(tmp_path: Path) -> None:
     text = use("l/*/q", "l/*/in") + use("l/0/*", "l/*/in".replace("*", "0"))
     lines = {
-        use.parameter: use.rule.line if use.rule else None for use in run(tmp_path, text).uses if use.input == "l/0/in"
+        use.parameter: use.rule.place.line if use.rule else None
+        for use in run(tmp_path, text).uses
+        if use.input == "l/0/in"
     }
     assert lines == {"l/0/q": 8, "l/0/k": 8, "l/0/norm": 8}
     assert [use.rule for use in run(tmp_path, "").uses] == [None] * 4
