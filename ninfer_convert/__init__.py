@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from ninfer_convert.pipeline.export import Exported, export
     from ninfer_convert.pipeline.metrics import Metrics
     from ninfer_convert.pipeline.planned import Plan, Shaping
-    from ninfer_convert.pipeline.run import Progress, Result, Running
+    from ninfer_convert.pipeline.progress import Progress
+    from ninfer_convert.pipeline.run import Result, Running
     from ninfer_convert.pipeline.stored import OpenArtifact, StoredParameter, open_artifact
     from ninfer_convert.pipeline.verify import Fault, VerifyReport, verify
     from ninfer_convert.recipe import Recipe, load_recipe
@@ -62,7 +63,8 @@ _MODULES = {
     "pipeline.export": ("Exported", "export"),
     "pipeline.metrics": ("Metrics",),
     "pipeline.planned": ("Plan", "Shaping"),
-    "pipeline.run": ("Progress", "Result", "Running"),
+    "pipeline.progress": ("Progress",),
+    "pipeline.run": ("Result", "Running"),
     "pipeline.stored": ("OpenArtifact", "StoredParameter", "open_artifact"),
     "pipeline.verify": ("Fault", "VerifyReport", "verify"),
     "recipe": ("Recipe", "load_recipe"),

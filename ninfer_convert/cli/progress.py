@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -14,9 +14,8 @@ from ninfer_convert.cli.output import Output, colours, is_terminal, to_stderr
 from ninfer_convert.errors import printable
 
 if TYPE_CHECKING:
-    from ninfer_convert.pipeline.run import Progress
+    from ninfer_convert.pipeline.progress import Progress, Report
 
-Report = Callable[["Progress"], None]
 LINE_SECONDS = 5.0
 
 

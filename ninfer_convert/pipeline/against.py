@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -15,7 +14,8 @@ from ninfer_convert.layouts import TENSOR_ALIGNMENT, Segment
 from ninfer_convert.pipeline.differences import Difference
 from ninfer_convert.pipeline.pieces import Piece, cut
 from ninfer_convert.pipeline.planned import PlannedBytes, PlannedTensor
-from ninfer_convert.pipeline.run import PIECE_BYTES, Progress
+from ninfer_convert.pipeline.progress import Meter, Report
+from ninfer_convert.pipeline.run import PIECE_BYTES
 from ninfer_convert.pipeline.threads import for_each
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def resource_differences(artifact: Artifact, plan: Plan) -> Iterator[Difference]
 
 
 def tensor_differences(
-    artifact: Artifact, plan: Plan, jobs: int = 1, progress: Callable[[Progress], None] | None = None
+    artifact: Artifact, plan: Plan, jobs: int = 1, progress: Report | None = None
 ) -> Iterator[Difference]:
     """Tensor objects, and the gaps between objects, whose bytes are not those that converting would write.
 
@@ -65,9 +65,8 @@ def tensor_differences(
     """
     tensors = {planned.record.id: planned for planned in plan.tensors if _counterpart(artifact, planned) is not None}
     total = sum(member.job.source.nbytes for planned in tensors.values() for member in planned.members)
+    meter = Meter(total, progress)
     found: dict[tuple[str, tuple[str, ...]], _Found] = {}
-    done = 0
-    lock = threading.Lock()
 
     def pieces() -> Iterator[tuple[Piece, _Found]]:
         for id, planned in tensors.items():
@@ -75,15 +74,12 @@ def tensor_differences(
                 yield piece, found.setdefault((id, piece.parameters), _Found())
 
     def work(item: tuple[Piece, _Found]) -> None:
-        nonlocal done
         piece, known = item
         record = artifact.directory.by_id[piece.planned.record.id]
         differing = _differing(piece, artifact.object_reader(record))
-        with lock:
+        with meter.lock:
             known.add(differing)
-            done += piece.source_bytes
-            if progress is not None:
-                progress(Progress(done, total, piece.parameters[-1]))
+            meter.add(piece.source_bytes, piece.parameters[-1])
 
     for_each(pieces(), work, jobs)
     for (id, parameters), differing in found.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from ninfer_convert.pipeline.preflight import preflight
 if TYPE_CHECKING:
     from ninfer_convert.container import Artifact
     from ninfer_convert.pipeline.planned import Plan
-    from ninfer_convert.pipeline.run import Progress
+    from ninfer_convert.pipeline.progress import Report
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def check(
     *,
     full: bool = False,
     jobs: int = 1,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Report | None = None,
 ) -> CheckReport:
     """Compare the artifact at `path` with what carrying out `plan` would give; with `full`, byte by byte.
 
@@ -61,7 +61,7 @@ def check(
 
 
 def _differences(
-    artifact: Artifact, plan: Plan, full: bool, jobs: int, progress: Callable[[Progress], None] | None
+    artifact: Artifact, plan: Plan, full: bool, jobs: int, progress: Report | None
 ) -> Iterator[Difference]:
     for problems in artifact.broken_parts().values():
         yield from (Difference(problem.code, str(problem)) for problem in problems)

@@ -7,8 +7,7 @@ number of them. `counterparts` says what is held against what, `metrics` what is
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import reduce
@@ -23,7 +22,7 @@ from ninfer_convert.kernels.metrics import CHUNK, COUNTS, SUMS, sum_pairs
 from ninfer_convert.pipeline.counterparts import pair
 from ninfer_convert.pipeline.inspect import inspect
 from ninfer_convert.pipeline.metrics import MEASURES, Metrics, Sums
-from ninfer_convert.pipeline.run import Progress
+from ninfer_convert.pipeline.progress import Meter, Report
 from ninfer_convert.pipeline.stored import PIECE_ELEMENTS, OpenArtifact
 from ninfer_convert.pipeline.threads import for_each
 
@@ -121,7 +120,7 @@ def compare(
     b: str | os.PathLike[str],
     *,
     jobs: int = 1,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Report | None = None,
 ) -> Comparison:
     """Hold the artifact `a` against `b`, a checkpoint or an artifact, on `jobs` threads.
 
@@ -223,25 +222,21 @@ def _pieces(tallies: Iterable[_Tally]) -> Iterator[_Piece]:
             yield _Piece(chunks, begin, min(begin + step, elements))
 
 
-def _sum_up(tallies: Sequence[_Tally], jobs: int, progress: Callable[[Progress], None] | None) -> None:
+def _sum_up(tallies: Sequence[_Tally], jobs: int, progress: Report | None) -> None:
     """Fill every tally. What a thread sums goes to the places of its chunks, so that its turn does not matter."""
-    lock = threading.Lock()
-    total = sum(tally.nbytes for tally in tallies)
-    done = 0
+    meter = Meter(sum(tally.nbytes for tally in tallies), progress)
 
     def work(piece: _Piece) -> None:
-        nonlocal done
         chunks, tally = piece.chunks, piece.chunks.tally
         identical = _sum_piece(piece)
-        with lock:
+        with meter.lock:
             tally.identical &= identical
             chunks.left -= 1
             if not chunks.left:
                 tally.total = Sums.of(tally.stored.elements, chunks.counts, chunks.sums)
             elements = tally.stored.elements
-            done += tally.nbytes * piece.end // elements - tally.nbytes * piece.begin // elements
-            if progress is not None:
-                progress(Progress(done, total, tally.stored.name))
+            done = tally.nbytes * piece.end // elements - tally.nbytes * piece.begin // elements
+            meter.add(done, tally.stored.name)
 
     for_each(_pieces(tallies), work, jobs)
 

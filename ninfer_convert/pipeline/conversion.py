@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,8 @@ from ninfer_convert.pipeline.run import Running, run
 
 if TYPE_CHECKING:
     from ninfer_convert.pipeline.planned import Plan
-    from ninfer_convert.pipeline.run import Progress, Result
+    from ninfer_convert.pipeline.progress import Report
+    from ninfer_convert.pipeline.run import Result
 
 _AS_IT_IS = Shaping()
 _USUAL = Running()
@@ -34,7 +34,7 @@ def convert(
     *,
     shaping: Shaping = _AS_IT_IS,
     running: Running = _USUAL,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Report | None = None,
 ) -> Result:
     """Convert `input` by `recipe` into the artifact `output`: complete, or not there at all.
 

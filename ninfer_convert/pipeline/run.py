@@ -6,10 +6,9 @@ and writes the bytes at their offset; the one that ends an object takes its dige
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from ninfer_convert.errors import Problem, UsageError
 from ninfer_convert.pipeline.pieces import Piece, cut, least_piece
 from ninfer_convert.pipeline.planned import Plan, PlannedBytes, PlannedTensor
 from ninfer_convert.pipeline.preflight import preflight
+from ninfer_convert.pipeline.progress import Meter, Report
 from ninfer_convert.pipeline.threads import for_each
 from ninfer_convert.sources.files import refuse_changed
 from ninfer_convert.stages import Stopwatch, measure, stage
@@ -60,15 +60,6 @@ class Running:
     def piece_bytes(self) -> int:
         """Bytes of values in a piece."""
         return PIECE_BYTES if self.memory is None else min(PIECE_BYTES, self.memory // (self.jobs * WORKING_SET))
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a run has come, in stored bytes of the source, and the parameter at hand."""
-
-    done: int
-    total: int
-    parameter: str
 
 
 @dataclass(frozen=True)
@@ -108,7 +99,7 @@ def check_memory(plan: Plan, running: Running) -> None:
         raise UsageError(Problem("memory-cap", f"{message}; raise --memory, or lower --jobs"))
 
 
-def run(plan: Plan, destination: Path, running: Running, progress: Callable[[Progress], None] | None = None) -> Result:
+def run(plan: Plan, destination: Path, running: Running, progress: Report | None = None) -> Result:
     """Write the artifact at `destination`.
 
     `progress` is called after every piece, from any thread, one call at a time. Raises NumericError or SourceError
@@ -127,7 +118,7 @@ def run(plan: Plan, destination: Path, running: Running, progress: Callable[[Pro
     files = file_plan(plan, destination, running)
     check_destination(destination, sum(files.file_bytes), running.force)
     preflight(plan)
-    tally = _Tally(plan.source_bytes, progress)
+    tally = _Tally(Meter(plan.source_bytes, progress))
     stopwatch = Stopwatch() if running.profile else None
     with measure(stopwatch), ArtifactWriter(destination, files, force=running.force) as writer:
 
@@ -166,24 +157,19 @@ def run(plan: Plan, destination: Path, running: Running, progress: Callable[[Pro
 class _Tally:
     """What the threads of a run add to: progress, pieces left of each object, digests, counts."""
 
-    total: int
-    progress: Callable[[Progress], None] | None
-    done: int = 0
+    meter: Meter
     left: Counter[str] = field(default_factory=Counter)
     digests: dict[str, str] = field(default_factory=dict)
     non_finite: Counter[str] = field(default_factory=Counter)
-    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, piece: Piece, non_finite: int) -> bool:
         """Count a written piece; whether it was the last of its object."""
         id, last = piece.planned.record.id, piece.members[-1]
-        with self.lock:
+        with self.meter.lock:
             self.left[id] -= 1
-            self.done += piece.source_bytes
             if non_finite and last.job.non_finite == "warn":
                 self.non_finite[last.parameter] += non_finite
-            if self.progress is not None:
-                self.progress(Progress(self.done, self.total, last.parameter))
+            self.meter.add(piece.source_bytes, last.parameter)
             return self.left[id] == 0
 
     def warnings(self) -> tuple[Problem, ...]:

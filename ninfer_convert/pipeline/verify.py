@@ -7,8 +7,7 @@ digest and its rows, on as many threads as are wanted.
 from __future__ import annotations
 
 import hashlib
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
@@ -25,7 +24,7 @@ from ninfer_convert.container import (
 )
 from ninfer_convert.errors import ArtifactError, Problem, printable
 from ninfer_convert.layouts import TENSOR_ALIGNMENT
-from ninfer_convert.pipeline.run import Progress
+from ninfer_convert.pipeline.progress import Meter, Report
 from ninfer_convert.pipeline.threads import for_each
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ class VerifyReport:
         return not self.total
 
 
-def verify(path: str, *, jobs: int = 1, progress: Callable[[Progress], None] | None = None) -> VerifyReport:
+def verify(path: str, *, jobs: int = 1, progress: Report | None = None) -> VerifyReport:
     """Check everything about the artifact at `path`, on `jobs` threads.
 
     `progress` is called after every piece, from any thread, one call at a time; an object's bytes count for its
@@ -127,7 +126,7 @@ class _Found:
 
 
 class _Verification:
-    def __init__(self, artifact: Artifact, progress: Callable[[Progress], None] | None) -> None:
+    def __init__(self, artifact: Artifact, progress: Report | None) -> None:
         self.artifact = artifact
         self.objects = artifact.directory.objects
         self.progress = progress
@@ -248,18 +247,12 @@ class _Verification:
     def check_pieces(self, jobs: int) -> None:
         pieces = list(self.pieces())
         results = [_Found()] * len(pieces)
-        total = sum(piece.bytes for piece in pieces)
-        done = 0
-        lock = threading.Lock()
+        meter = Meter(sum(piece.bytes for piece in pieces), self.progress)
 
         def work(index: int) -> None:
-            nonlocal done
             piece = pieces[index]
             results[index] = self.digest_fault(piece) if isinstance(piece, _Digest) else self.row_faults(piece)
-            with lock:
-                done += piece.bytes
-                if self.progress is not None:
-                    self.progress(Progress(done, total, piece.object.id))
+            meter.add(piece.bytes, piece.object.id)
 
         for_each(range(len(pieces)), work, jobs)
         for piece, result in zip(pieces, results, strict=True):

@@ -9,7 +9,7 @@ import pytest
 
 from ninfer_convert.cli import progress
 from ninfer_convert.cli.output import Output
-from ninfer_convert.pipeline.run import Progress
+from ninfer_convert.pipeline.progress import Progress
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from ninfer_convert.errors import RecipeError
-from ninfer_convert.pipeline.run import Progress, Running, run
+from ninfer_convert.pipeline.progress import Progress
+from ninfer_convert.pipeline.run import Running, run
 from ninfer_convert.pipeline.threads import for_each
 from tests.oracle import gguf
 from tests.pipeline.callables import EVERY, SCALE, Array, assign, small, written

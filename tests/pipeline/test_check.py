@@ -20,7 +20,8 @@ from ninfer_convert.pipeline import against
 from ninfer_convert.pipeline.check import CheckReport, check
 from ninfer_convert.pipeline.plan import make_plan
 from ninfer_convert.pipeline.planned import Shaping
-from ninfer_convert.pipeline.run import Progress, Running, run
+from ninfer_convert.pipeline.progress import Progress
+from ninfer_convert.pipeline.run import Running, run
 from tests.oracle import container
 from tests.pipeline.checking import GOLDEN, RECIPE, found, make, planned, tensors
 from tests.support import gaussian, write_safetensors

@@ -15,7 +15,8 @@ from ninfer_convert.kernels.metrics import CHUNK
 from ninfer_convert.pipeline.compare import compare
 from ninfer_convert.pipeline.conversion import convert
 from ninfer_convert.pipeline.metrics import MEASURES, Metrics
-from ninfer_convert.pipeline.run import Progress, Running
+from ninfer_convert.pipeline.progress import Progress
+from ninfer_convert.pipeline.run import Running
 from ninfer_convert.pipeline.stored import open_artifact
 from tests.oracle import gguf
 from tests.oracle.metrics import metrics

@@ -16,7 +16,8 @@ from ninfer_convert.container import open_artifact
 from ninfer_convert.errors import NinferConvertError, NumericError, RecipeError, SourceError
 from ninfer_convert.pipeline.plan import make_plan
 from ninfer_convert.pipeline.planned import Shaping
-from ninfer_convert.pipeline.run import Progress, Running, run
+from ninfer_convert.pipeline.progress import Progress
+from ninfer_convert.pipeline.run import Running, run
 from ninfer_convert.recipe import builtin_recipes
 from tests.oracle import gguf
 from tests.oracle import objects as oracle

@@ -35,7 +35,7 @@ from tests.pipeline.exporting import read, refused
 from tests.support import TINY_LLAMA, program, write_safetensors
 
 if TYPE_CHECKING:
-    from ninfer_convert.pipeline.run import Progress
+    from ninfer_convert.pipeline.progress import Progress
 
 
 DIRECT = {"bf16": "BF16", "fp32": "F32", "int32": "I32"}

@@ -21,7 +21,7 @@ from tests.pipeline.exporting import read, refused, tree
 from tests.support import write_safetensors
 
 if TYPE_CHECKING:
-    from ninfer_convert.pipeline.run import Progress
+    from ninfer_convert.pipeline.progress import Progress
     from tests.pipeline.artifacts import Stored
 
 

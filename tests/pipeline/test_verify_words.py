@@ -22,7 +22,7 @@ from tests.container.directories import parts, tensor, whole
 from tests.pipeline.verifying import codes, warned, write
 
 if TYPE_CHECKING:
-    from ninfer_convert.pipeline.run import Progress
+    from ninfer_convert.pipeline.progress import Progress
 
 
 def encoded(path: Path, format: str, shape: tuple[int, int], words: Words, divisors: int = 1) -> str:

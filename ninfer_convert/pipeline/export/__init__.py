@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ from ninfer_convert.sources.labels import counted
 if TYPE_CHECKING:
     from ninfer_convert.container import Directory
     from ninfer_convert.pipeline.export.naming import Named
-    from ninfer_convert.pipeline.run import Progress
+    from ninfer_convert.pipeline.progress import Report
     from ninfer_convert.pipeline.stored import OpenArtifact
     from ninfer_convert.sources import Checkpoint
 
@@ -69,7 +69,7 @@ def export(
     like: str | os.PathLike[str] | None = None,
     force: bool = False,
     jobs: int = 1,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Report | None = None,
 ) -> Exported:
     """Write the artifact at `path` back, on `jobs` threads.
 

@@ -7,14 +7,13 @@ they are written, which no library of either format does.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ninfer_convert.container.destination import output_errors, reserve
 from ninfer_convert.container.positioned import BINARY, FilePool, write_at
-from ninfer_convert.pipeline.run import Progress
+from ninfer_convert.pipeline.progress import Meter, Report
 from ninfer_convert.pipeline.threads import for_each
 
 if TYPE_CHECKING:
@@ -56,18 +55,14 @@ class File:
     regions: tuple[Region, ...] = ()
 
 
-def write_files(
-    files: Sequence[File], folder: str, jobs: int = 1, progress: Callable[[Progress], None] | None = None
-) -> None:
+def write_files(files: Sequence[File], folder: str, jobs: int = 1, progress: Report | None = None) -> None:
     """Make every file in `folder`, complete and flushed to the device.
 
     `progress` is called after every piece, from any thread, one call at a time. Raises OutputError where the system
     refuses, and whatever making the bytes raises.
     """
     needed = sum(file.size for file in files)
-    total = sum(region.nbytes for file in files for region in file.regions)
-    done = 0
-    lock = threading.Lock()
+    meter = Meter(sum(region.nbytes for file in files for region in file.regions), progress)
 
     def path(index: int) -> str:
         return os.path.join(folder, files[index].name)
@@ -79,16 +74,12 @@ def write_files(
                     yield index, region, begin, min(begin + region.step, region.count)
 
     def work(piece: tuple[int, Region, int, int]) -> None:
-        nonlocal done
         index, region, begin, end = piece
         made = region.make(begin, end)
         data = memoryview(made).cast("B")  # type: ignore[arg-type]  # numpy's types lack the buffer before Python 3.12
         with pool.borrow(index) as descriptor, output_errors(path(index), needed):
             write_at(descriptor, data, region.offset + begin * region.unit)
-        with lock:
-            done += len(data)
-            if progress is not None:
-                progress(Progress(done, total, region.owner))
+        meter.add(len(data), region.owner)
 
     for index, file in enumerate(files):
         with output_errors(path(index), needed):
