@@ -37,12 +37,12 @@ def for_each(items: Iterable[T], work: Callable[[T], None], jobs: int) -> None:
                     number, item = next(source)
                 except StopIteration:
                     return
-                except Exception as error:  # raised by the iterable itself: it has no further items
+                except BaseException as error:  # raised by the iterable itself: it has no further items
                     failures.append((inf, error))
                     return
             try:
                 work(item)
-            except Exception as error:
+            except BaseException as error:
                 with lock:
                     failures.append((number, error))
                 return

@@ -33,6 +33,20 @@ def test_the_thread_that_signals_fall_into_does_no_work(jobs: int) -> None:
     assert 1 <= len(workers) <= jobs
 
 
+@pytest.mark.parametrize("jobs", [1, 3])
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+def test_whatever_work_raises_comes_through(jobs: int, error: type[BaseException]) -> None:
+    """An interruption raised by the work itself, as a caller's `progress` may, is no success either."""
+
+    def work(item: int) -> None:
+        if item >= 50:
+            raise error(item)
+
+    with pytest.raises(error) as caught:
+        for_each(range(100), work, jobs)
+    assert caught.value.args == (50,)
+
+
 def _fail_behind(monkeypatch: pytest.MonkeyPatch, given: int, error: BaseException) -> None:
     """Let only the first `given` threads start."""
     start = threading.Thread.start
