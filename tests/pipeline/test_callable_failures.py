@@ -5,17 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from ninfer_convert.errors import RecipeError
-from ninfer_convert.pipeline.progress import Progress
 from ninfer_convert.pipeline.run import Running, run
 from ninfer_convert.pipeline.threads import for_each
 from tests.oracle import gguf
 from tests.pipeline.callables import EVERY, SCALE, Array, assign, small, written
 from tests.pipeline.converting import checkpoint, convert, lines, messages, planned, refused, stored, weights
+
+if TYPE_CHECKING:
+    from ninfer_convert.pipeline.progress import Progress
 
 
 def test_members_of_different_heights_cannot_have_a_divisor_each(tmp_path: Path) -> None:

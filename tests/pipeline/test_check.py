@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -20,11 +20,13 @@ from ninfer_convert.pipeline import against
 from ninfer_convert.pipeline.check import CheckReport, check
 from ninfer_convert.pipeline.plan import make_plan
 from ninfer_convert.pipeline.planned import Shaping
-from ninfer_convert.pipeline.progress import Progress
 from ninfer_convert.pipeline.run import Running, run
 from tests.oracle import container
 from tests.pipeline.checking import GOLDEN, RECIPE, found, make, planned, tensors
 from tests.support import gaussian, write_safetensors
+
+if TYPE_CHECKING:
+    from ninfer_convert.pipeline.progress import Progress
 
 
 def told(report: CheckReport) -> list[str]:

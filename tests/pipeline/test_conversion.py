@@ -7,7 +7,7 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -16,12 +16,14 @@ from ninfer_convert.container import open_artifact
 from ninfer_convert.errors import NinferConvertError, NumericError, RecipeError, SourceError
 from ninfer_convert.pipeline.plan import make_plan
 from ninfer_convert.pipeline.planned import Shaping
-from ninfer_convert.pipeline.progress import Progress
 from ninfer_convert.pipeline.run import Running, run
 from ninfer_convert.recipe import builtin_recipes
 from tests.oracle import gguf
 from tests.oracle import objects as oracle
 from tests.support import TINY_LLAMA, Tensors, bf16, gaussian, write_safetensors
+
+if TYPE_CHECKING:
+    from ninfer_convert.pipeline.progress import Progress
 
 PLAIN_RECIPES = ("bf16", "fp32", "q4", "q5", "q6", "q8", "q4_mixed", "q4_search", "fp8")
 
