@@ -13,8 +13,9 @@ AGAIN = "download the file itself again"
 _ON_THE_HUB = re.compile(r"\w[\w.-]*/[\w.-]+(?<!\.ninfer)")
 
 
-def regular_file(path: str | os.PathLike[str], shown: str) -> os.stat_result:
-    """The status of the regular file at `path`, which messages call `shown`; links are followed.
+def regular_file(path: str | os.PathLike[str], shown: str, needed: str = "a file") -> os.stat_result:
+    """The status of the regular file at `path`, which messages call `shown`; links are followed. `needed` is what they
+    call it where there is no file.
 
     Raises SourceError where there is none, with the names nearest to it, or where the system does not let it be seen.
     """
@@ -27,15 +28,15 @@ def regular_file(path: str | os.PathLike[str], shown: str) -> os.stat_result:
         raise SourceError(Problem("no-such-file", _absent(path, shown), path=shown)) from error
     except (OSError, ValueError) as error:
         raise unreadable(error, shown) from error
-    refuse_irregular(status, shown)
+    refuse_irregular(status, shown, needed)
     return status
 
 
-def refuse_irregular(status: os.stat_result, shown: str) -> None:
+def refuse_irregular(status: os.stat_result, shown: str, needed: str = "a file") -> None:
     """Raise SourceError where this is the status of no regular file; to open a pipe could block for ever."""
     if not stat.S_ISREG(status.st_mode):
         kind = "folder" if stat.S_ISDIR(status.st_mode) else "pipe, device or socket"
-        raise SourceError(Problem("not-a-file", f"is a {kind}, where a file is needed", path=shown))
+        raise SourceError(Problem("not-a-file", f"is a {kind}, where {needed} is needed", path=shown))
 
 
 def unreadable(error: OSError | ValueError, shown: str) -> SourceError:

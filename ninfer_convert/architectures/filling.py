@@ -69,7 +69,7 @@ def fill(
         if name not in expected:
             reason = passed_by(name) or request.skips(name)
             (surplus if reason is None else passed.setdefault(reason, [])).append(name)
-    differences = _differences(missing, surplus, prefix, checkpoint) if request.main is None else ()
+    differences = _differences(missing, surplus, prefix, checkpoint, len(expected)) if request.main is None else ()
     problems = (*_wrong_shapes(sources, expected), *differences)
     notes = (Problem("passed-by", _note(reason, names), path=checkpoint.shown) for reason, names in passed.items())
     reasons = {reason: tuple(names) for reason, names in passed.items()}
@@ -109,9 +109,10 @@ def _wrong_shapes(sources: Mapping[str, Source], expected: Mapping[str, Shape]) 
 
 
 def _differences(
-    missing: Sequence[str], surplus: Sequence[str], prefix: str, checkpoint: Checkpoint
+    missing: Sequence[str], surplus: Sequence[str], prefix: str, checkpoint: Checkpoint, expected: int
 ) -> Iterator[Problem]:
-    """What is missing and what is too much, tensors under another prefix taken together."""
+    """What is missing of the `expected` number and what is too much, tensors under another prefix taken together; and
+    where most are missing, that alone."""
     where = checkpoint.shown
     found, renamed = _other_prefix(missing, surplus, prefix)
     if renamed:
@@ -125,6 +126,14 @@ def _differences(
     known = set(renamed.values())
     missing = [name for name in missing if name not in renamed]
     surplus = [name for name in surplus if name not in known]
+    if 2 * len(missing) > expected:
+        config = checkpoint.shown_beside("config.json")
+        message = (
+            f"lacks {len(missing)} of the {expected} tensors of the model that {config} describes, {missing[0]} the "
+            "first: this is another model, or not all of it"
+        )
+        yield Problem("another-model", message, path=where, tensor=missing[0])
+        return
     alike = _Alike(surplus)
     for name in missing:
         close = alike.names(name)

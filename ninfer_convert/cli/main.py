@@ -61,6 +61,8 @@ class Commands(click.Group):
 
 def _refuse_misspelt(word: str, ctx: click.Context) -> None:
     """A word like a command's, where no file is called so, is meant as a command."""
+    if word == "help" and not os.path.lexists(word):
+        raise click.UsageError("unknown command 'help'; --help lists the commands, and each of them has it too", ctx)
     close = nearest(word, COMMANDS) if word.isalpha() and not os.path.lexists(word) else []
     if close:
         raise click.UsageError(f"unknown command {word!r}; did you mean {' or '.join(close)}?", ctx)

@@ -34,6 +34,13 @@ def size(text: str) -> int:
     return int(bytes)
 
 
+def threads(text: str) -> int:
+    """A number of threads."""
+    if not re.fullmatch("[0-9]{1,9}", text, re.ASCII) or not 1 <= int(text) <= MOST_JOBS:
+        raise click.BadParameter(f"{text!r} is no number of threads; write one from 1 to {MOST_JOBS}")
+    return int(text)
+
+
 def text(value: str) -> str:
     """A text that says something: UTF-8, whatever the locale is."""
     try:
@@ -93,9 +100,9 @@ quiet_option = click.option("--quiet", is_flag=True, expose_value=False, help="P
 
 jobs_option = click.option(
     "--jobs",
-    type=click.IntRange(1, MOST_JOBS),
+    type=threads,
     metavar="N",
-    default=usable_cores,
+    default=lambda: str(usable_cores()),
     help="Threads; the result is the same for any number.  [default: the usable cores]",
 )
 

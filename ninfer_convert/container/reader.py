@@ -219,7 +219,7 @@ def read_entry(descriptor: int, path: str) -> tuple[bytes, FilePlan]:
 
 def open_file(path: str, shown: str) -> int:
     """The descriptor of the regular file `path`; SourceError naming `shown` where there is none."""
-    regular_file(path, shown)
+    regular_file(path, shown, "a .ninfer file")
     with _translated(shown):
         return os.open(path, os.O_RDONLY | BINARY)
 

@@ -109,7 +109,7 @@ def _chain(path: Path) -> Iterator[Document]:
             following = _file(path.parent / base) or _builtin(base, *_folders(parts=True))
             fault = None
             if following is None:
-                fault = ("unknown-recipe", f"extends: {_unknown(base)}")
+                fault = ("unknown-recipe", f"extends: {_unknown(base, path.parent)}")
             elif any(os.path.samefile(following, one) for one in seen):
                 circle = " -> ".join(str(one) for one in (*seen, following))
                 fault = ("extends-cycle", f"extends goes in a circle: {circle}")
@@ -169,9 +169,12 @@ def _folder() -> Path:
     return installed if installed.is_dir() else package.parent / "recipes"
 
 
-def _unknown(spec: str) -> str:
+def _unknown(spec: str, folder: Path = Path()) -> str:
+    """Why `spec` is no recipe where paths are relative to `folder`."""
     names = [path.stem for path in _folder().glob(f"*{SUFFIX}")]
     names.sort(key=natural_key)
     close = nearest(Path(spec).name.removesuffix(SUFFIX), names)
     hint = f"; did you mean {' or '.join(close)}?" if close else ";"
-    return f"no file '{printable(spec)}' and no built-in recipe of that name{hint} built-in are {', '.join(names)}"
+    shown = f"'{printable(spec)}'"
+    what = f"{shown} is a folder, not a file," if spec and os.path.isdir(folder / spec) else f"no file {shown}"
+    return f"{what} and no built-in recipe of that name{hint} built-in are {', '.join(names)}"

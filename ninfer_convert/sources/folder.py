@@ -25,7 +25,7 @@ _OTHERS = (
     ((".bin", ".pt", ".pth", ".ckpt"), "its weights are pickles ({}), which can run code: save them as safetensors"),
     ((".npz",), "its weights are NumPy archives ({}), as old MLX ones: save them as safetensors"),
     ((".onnx",), "it holds an ONNX model ({}): take the safetensors or GGUF of the model"),
-    ((".ninfer",), "it holds an artifact already: {}"),
+    ((".ninfer",), "it holds artifacts; info, verify and export take one by its name: {}"),
 )
 """What a folder may hold in place of safetensors, by suffix, and the end of the sentence that answers."""
 

@@ -160,6 +160,9 @@ def open_imatrix(path: str | os.PathLike[str], source: str = "imatrix") -> Impor
     if content is None:
         raise SourceError(Problem("no-such-file", "does not exist: give the file that llama-imatrix wrote", path=shown))
     sniff.refuse_pointer(content, shown)
+    if sniff.is_safetensors(content[:9]):
+        message = "is a safetensors file, not an importance matrix: give the file that llama-imatrix wrote"
+        raise SourceError(Problem("no-imatrix", message, path=shown))
     facts = {"shown": shown, "source": source, "size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     matrix = _read_gguf(place, facts) if content.startswith(b"GGUF") else _read_legacy(content, facts)
     if problems := [problem for entry in matrix.entries.values() for problem in _bad_numbers(entry, shown)]:

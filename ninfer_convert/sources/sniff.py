@@ -42,7 +42,10 @@ _SIGNATURES = (
         text=True,
     ),
     _Signature(
-        "artifact", (b"NINFER\x00\x03",), "a .ninfer artifact already", "see info, verify and export for what it holds"
+        "artifact",
+        (b"NINFER\x00\x03",),
+        "a .ninfer artifact, where a checkpoint is needed",
+        "info, verify and export take an artifact, check and compare take it first",
     ),
     _Signature("artifact", (b"NINPRT\x00\x03",), "a part of a .ninfer artifact", "see info of its .ninfer file"),
     _Signature(
@@ -90,6 +93,11 @@ def identify(path: Path, shown: str) -> Kind:
     return "safetensors"
 
 
+def is_safetensors(start: bytes) -> bool:
+    """Whether a file begins as safetensors do: the length of the header, under a tebibyte, and its brace."""
+    return start[8:9] == b"{" and start[5:8] == bytes(3)
+
+
 def refuse_pointer(content: bytes, shown: str) -> None:
     """Raise SourceError where a file's content is a Git LFS pointer in place of the file."""
     match = _POINTER.match(content[:_LOOKED_AT])
@@ -123,7 +131,7 @@ def _refuse_others(path: Path, shown: str, start: bytes, size: int) -> None:
         )
         raise _error(shown, "raw-split", message)
     # A safetensors length may begin like any of the signatures: 640 is a pickle's first two bytes.
-    if start[8:9] == b"{" and start[5:8] == bytes(3):
+    if is_safetensors(start):
         return
     refuse_pointer(start, shown)
     words = start.lstrip(_SPACE).lower()
@@ -136,7 +144,11 @@ def _refuse_others(path: Path, shown: str, start: bytes, size: int) -> None:
         return
     if _is_text(start):
         quoted = start.decode().strip()[:60].splitlines()[0]
-        raise _error(shown, "text-file", f'is a text file beginning "{quoted}", not a checkpoint: {AGAIN}')
+        message = (
+            f'is a text file beginning "{quoted}", not a checkpoint: give a safetensors or GGUF file or a folder, or '
+            f"{AGAIN} if this was to be one"
+        )
+        raise _error(shown, "text-file", message)
     if not path.name.endswith(".safetensors"):
         message = f"is neither safetensors nor GGUF: its first bytes are {start[:8].hex(' ')}"
         raise _error(shown, "unknown-file", message)

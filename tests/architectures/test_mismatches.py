@@ -117,12 +117,17 @@ def test_a_recipe_may_leave_out_what_is_too_much(tmp_path: Path) -> None:
     assert model.passed_by == {"not needed": ("head.scale", "head.zero")}
 
 
-def test_nothing_of_a_model_with_many_experts_fits_and_all_is_told(tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_model_is_told_once(tmp_path: Path) -> None:
     config = facts_35b(fused=False).config
     write_headers(tmp_path, {f"x{number}.weight": (1,) for number in range(5000)})
     text = {**config["text_config"], "num_hidden_layers": 4}
     write_files(tmp_path, {"config.json": {**config, "text_config": text}, **resources()})
-    assert len(refusal(tmp_path)) == 3 + 3 * (14 - 3 + 5 + 768) + (11 - 3 + 5 + 768) + 5000
+    count = 3 + 3 * (14 - 3 + 5 + 768) + (11 - 3 + 5 + 768)
+    message = (
+        f"lacks {count} of the {count} tensors of the model that {tmp_path}/config.json describes, "
+        "model.language_model.embed_tokens.weight the first: this is another model, or not all of it"
+    )
+    assert refusal(tmp_path) == [("another-model", message)]
 
 
 def test_other_tensors_than_config_says_by_their_layers(tmp_path: Path) -> None:

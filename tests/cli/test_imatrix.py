@@ -185,8 +185,10 @@ def test_a_path_that_leads_to_no_matrix_is_told_once_before_the_checkpoint(tmp_p
         "none.gguf": "does not exist: give the file that llama-imatrix wrote",
         ".": "is a folder, where a file is needed",
         "text.txt": "is no importance matrix, or a damaged one",
+        "m.safetensors": "is a safetensors file, not an importance matrix",
     }.items():
         (tmp_path / "text.txt").write_text("some text")
+        (tmp_path / "m.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
         ran = run("imatrix", name, "no-such-model", cwd=tmp_path)
         assert ran.status == 1
         (line,) = ran.stderr.splitlines()

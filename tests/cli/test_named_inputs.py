@@ -108,14 +108,20 @@ def test_a_file_that_is_not_there_is_told_in_the_same_words_by_every_command(tmp
     [
         ("modle", "no-such-file", "does not exist; did you mean model?"),
         ("absent/m.ninfer", "no-such-file", "does not exist"),
-        ("pipe", "not-a-file", "is a pipe, device or socket, where a file is needed"),
+        ("pipe", "not-a-file", "is a pipe, device or socket, where a {} is needed"),
         ("link", "broken-link", "is a link to gone, which does not exist: download the file itself again"),
         ("a\0b", "unreadable", "cannot be read: embedded null byte"),
     ],
 )
-@pytest.mark.parametrize("reader", [open_artifact, open_checkpoint])
+@pytest.mark.parametrize(("reader", "needed"), [(open_artifact, ".ninfer file"), (open_checkpoint, "file")])
 def test_what_stands_in_the_way_is_told_alike_for_artifacts_and_checkpoints(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: Callable[[str], object], name: str, code: str, said: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    reader: Callable[[str], object],
+    needed: str,
+    name: str,
+    code: str,
+    said: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("model").write_bytes(b"")
@@ -123,4 +129,5 @@ def test_what_stands_in_the_way_is_told_alike_for_artifacts_and_checkpoints(
     os.symlink("gone", "link")
     with pytest.raises(SourceError) as caught:
         reader(name)
-    assert [(each.path, each.code, each.message) for each in caught.value.problems] == [(name, code, said)]
+    told = [(each.path, each.code, each.message) for each in caught.value.problems]
+    assert told == [(name, code, said.format(needed))]

@@ -52,6 +52,9 @@ def test_a_misspelt_command_is_answered_with_the_nearest() -> None:
     ran = run("verfy", "model.ninfer")
     assert ran.status == 2
     assert ran.stderr == ("error: unknown command 'verfy'; did you mean verify?\nTry 'ninfer-convert --help'.\n")
+    ran = run("help")
+    assert ran.status == 2
+    assert ran.stderr.startswith("error: unknown command 'help'; --help lists the commands")
 
 
 def test_surplus_arguments_are_wrong_usage(tmp_path: Path) -> None:

@@ -181,7 +181,7 @@ def test_what_cannot_be_read_is_no_fault_of_an_artifact(tmp_path: Path) -> None:
         with pytest.raises(SourceError) as caught:
             open_artifact(f"{tmp_path}/{name}")
         assert caught.value.problems[0].path == f"{tmp_path}/{name}"
-    with pytest.raises(SourceError, match="is a folder, where a file is needed"):
+    with pytest.raises(SourceError, match=r"is a folder, where a \.ninfer file is needed"):
         open_artifact(tmp_path)
 
 

@@ -73,7 +73,7 @@ def test_a_folder_and_an_unreadable_file_are_named(tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     (problem,) = refused(lambda: load_recipe(str(tmp_path / "r.toml")))
     assert (problem.code, problem.line, problem.column) == ("unknown-recipe", 2, 11)
-    assert "no file 'd' and no built-in recipe of that name" in problem.message
+    assert "'d' is a folder, not a file, and no built-in recipe of that name" in problem.message
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
