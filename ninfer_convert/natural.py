@@ -1,8 +1,13 @@
-"""Natural order of names: `layers.2` before `layers.10` (recipes.md, Selecting)."""
+"""Numbers in names, and their natural order: `layers.2` before `layers.10` (recipes.md, Selecting)."""
 
 from __future__ import annotations
 
 import re
+
+MAX_DIGITS = 18
+"""Digits of a number in a name or a glob at most: it is one of 64 bits."""
+NUMBER = re.compile(rf"(?<![^./])(?:0|[1-9][0-9]{{0,{MAX_DIGITS - 1}}})(?![^./])")
+"""A whole number that stands alone between dots or slashes, without leading zeros: a layer, an expert."""
 
 _RUN = re.compile("[0-9]+")
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from ninfer_convert.natural import NUMBER
 from ninfer_convert.pipeline.bound import Extent, extents, logical_shape
 from ninfer_convert.policies import POLICIES
 
 if TYPE_CHECKING:
     from ninfer_convert.container import Directory, Use
     from ninfer_convert.values import Shape
-
-_NUMBER = re.compile(r"(?<![^./])(?:0|[1-9][0-9]*)(?![^./])")
-"""A whole number that is a part of a name by itself."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +80,7 @@ def kinds(directory: Directory) -> tuple[Kind, ...]:
 
 def pattern(name: str) -> str:
     """`text/layers/*/mlp/up` for `text/layers/3/mlp/up`."""
-    return _NUMBER.sub("*", name)
+    return NUMBER.sub("*", name)
 
 
 def _parents(bound: Mapping[str, Sequence[Extent]]) -> dict[str, str]:
@@ -130,7 +127,7 @@ def _share(extent: Extent) -> int:
 
 def _numbered(pattern: str, names: Sequence[str]) -> str:
     """The glob with the first number said, since other parameters of the pattern are of another kind."""
-    numbers = sorted({int(found[0]) for name in names if (found := _NUMBER.search(name))})
+    numbers = sorted({int(found[0]) for name in names if (found := NUMBER.search(name))})
     return pattern.replace("*", f"{{{','.join(_runs(numbers))}}}" if len(numbers) > 1 else str(numbers[0]), 1)
 
 

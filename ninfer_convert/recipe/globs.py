@@ -12,8 +12,9 @@ from functools import cache
 from itertools import product
 from math import prod
 
+from ninfer_convert.natural import MAX_DIGITS
+
 MAX_DEPTH = 32
-MAX_DIGITS = 18
 
 _NUMBERS = re.compile(r"([0-9]+)\.\.([0-9]+)")
 _NUMBER = re.compile(r"0|[1-9][0-9]*")

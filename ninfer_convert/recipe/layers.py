@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
-_LAYER = re.compile(r"(?<![^./])[0-9]{1,9}(?![^./])")
+from ninfer_convert.natural import NUMBER
 
 
 def depths(names: Sequence[str]) -> list[float | None]:
@@ -14,7 +13,7 @@ def depths(names: Sequence[str]) -> list[float | None]:
     Its layer is the first whole number that stands alone between dots or slashes (`model.layers.3.mlp.up`). Layers
     with the same text before the number are one stack, and n is its largest number plus one.
     """
-    layers = [_LAYER.search(name) for name in names]
+    layers = [NUMBER.search(name) for name in names]
     counts: dict[str, int] = {}
     for name, layer in zip(names, layers, strict=True):
         if layer:
