@@ -8,6 +8,9 @@ from ninfer_convert.container import Binding, Component, Directory, Part, Tensor
 from ninfer_convert.pipeline.kinds import kinds
 from ninfer_convert.recipe.globs import parse_glob
 
+LONG = "a.1234567890123456789.w"
+"""A number that no glob can write."""
+
 
 def directory(layers: int = 12, finer: tuple[int, ...] = (), experts: int = 2, policy: str = "A16Only") -> Directory:
     """Layers of a matrix whose object is its own, [3, 4] in another format where `finer`, and of banked experts."""
@@ -78,6 +81,6 @@ def test_uses_tell_what_they_allow_beyond_the_least() -> None:
 def test_numbers_within_words_do_not_make_a_kind() -> None:
     made = directory(layers=0)
     (only,) = made.tensors
-    bindings = {name: Binding(only.id) for name in ("blk1.w", "blk2.w", "a.007.w", "a.7.w", "a.8.w")}
+    bindings = {name: Binding(only.id) for name in ("blk1.w", "blk2.w", "a.007.w", "a.7.w", "a.8.w", LONG)}
     names = [kind.names for kind in kinds(Directory(made.components, made.objects, bindings))]
-    assert names == ["blk1.w", "blk2.w", "a.007.w", "a.*.w"]
+    assert names == ["blk1.w", "blk2.w", "a.007.w", "a.*.w", LONG]
