@@ -174,6 +174,10 @@ def main(name: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) not in (2, 3) or sys.argv[1] not in MODELS:
+    if sys.argv[1:] in (["-h"], ["--help"]):
+        print(__doc__)
+    elif len(sys.argv) not in (2, 3) or sys.argv[1] not in MODELS:
         sys.exit(__doc__)
-    main(sys.argv[1], Path(sys.argv[-1]))
+    else:
+        main(sys.argv[1], Path(sys.argv[-1]))
+        print(f"made {sys.argv[-1]}")
