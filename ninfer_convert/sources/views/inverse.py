@@ -16,7 +16,7 @@ def inverse(root: Source, parts: Iterable[tuple[Source, Source]]) -> Source:
     """`root` again, out of (view of it, data that has the view's elements) of all parts; nothing is read.
 
     A view is `root` itself, or nodes on top of it; no two are equal. Words are kept as far as nodes and data keep them.
-    Raises IndexError where a row is in no view, or in two.
+    Raises IndexError where a row is in no view, or in two views.
     """
     levels: dict[int, dict[Source, Source]] = {0: {}}
     for view, data in parts:

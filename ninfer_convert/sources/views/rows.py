@@ -46,7 +46,7 @@ def gather_rows(source: Source, runs: Runs) -> Source:
 def merge_rows(whole: Source, parts: Iterable[tuple[Runs, Source]]) -> Source:
     """`whole` again, out of data for some runs of its rows each, one run after the other.
 
-    Words are kept as far as all parts keep them. Raises IndexError where a row is in no part, or in two.
+    Words are kept as far as all parts keep them. Raises IndexError where a row is in no part, or in two parts.
     """
     taken = []
     for runs, data in parts:
