@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
 from ninfer_convert.container import Part, TensorObject
+from ninfer_convert.pipeline import recorded
 
 if TYPE_CHECKING:
     from ninfer_convert.container import Binding, Directory
@@ -34,15 +35,9 @@ def logical_shape(directory: Directory, name: str, bound: Sequence[Extent]) -> S
     if directory.bindings[name].object is not None:
         return first.shape
     elements = sum(end - begin for _, begin, end in bound)
-    recorded = directory.provenance.get("parameters")
-    record = recorded.get(name) if isinstance(recorded, Mapping) else None
-    shape = record.get("shape") if isinstance(record, Mapping) else None
-    if (
-        isinstance(shape, list)
-        and all(type(extent) is int and extent > 0 for extent in shape)
-        and prod(shape) == elements
-    ):
-        return tuple(shape)
+    shape = recorded.shape(directory, name)
+    if shape is not None and prod(shape) == elements:
+        return shape
     if len(bound) == 1 and elements == first.elements:
         return first.shape
     lengths = {object.shape[-1:] for object, _, _ in bound}

@@ -7,8 +7,8 @@ was made from is met by name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,23 +17,23 @@ import numpy as np
 from ninfer_convert.architectures import Request, naming
 from ninfer_convert.errors import SourceError
 from ninfer_convert.formats.stored import stored_type
-from ninfer_convert.kernels.cast import floats_to_f32
-from ninfer_convert.pipeline.columns import column_orders
+from ninfer_convert.pipeline import recorded
+from ninfer_convert.pipeline.arrangement import arrangements
 from ninfer_convert.pipeline.parameters import ParameterSource
 from ninfer_convert.pipeline.stored import OpenArtifact
 from ninfer_convert.sources.config import read_config
 from ninfer_convert.sources.encoded import classify
-from ninfer_convert.sources.views import gather_columns, inverted, runs_of
+from ninfer_convert.sources.views import numbers
 from ninfer_convert.values import Words
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ninfer_convert.container import Binding, Directory
-    from ninfer_convert.pipeline.columns import Order
+    from ninfer_convert.pipeline.arrangement import Arrangement
     from ninfer_convert.pipeline.stored import Span, StoredParameter
     from ninfer_convert.sources import Checkpoint
-    from ninfer_convert.values import Shape, Source, Values
+    from ninfer_convert.values import Shape, Source
 
 
 class Counterpart(Protocol):
@@ -81,24 +81,21 @@ class Pairing:
 def pair(artifact: OpenArtifact, other: OpenArtifact | Checkpoint) -> Pairing:
     """Find the counterpart of every parameter; no weight is read.
 
-    Raises SourceError where a checkpoint's config cannot be read, or is not that of its tensors.
+    Raises SourceError where a checkpoint's config cannot be read, or is not that of its tensors, ArtifactError for
+    input_columns that are none.
     """
-    skipped = _skipped(artifact.directory)
+    skipped = recorded.skipped(artifact.directory)
     found: Mapping[str, Counterpart]
-    ours = column_orders(artifact)
     if isinstance(other, OpenArtifact):
-        skipped |= _skipped(other.directory)
-        theirs = column_orders(other)
-        unlike = [
-            name for name in artifact if name in other and not np.array_equal(ours.get(name, ()), theirs.get(name, ()))
-        ]
-        moved = {name: _in_order(ParameterSource(other[name]), ours.get(name), theirs.get(name)) for name in unlike}
-        found = {**other, **{name: _Tensor(source) for name, source in moved.items()}}
+        skipped |= recorded.skipped(other.directory)
+        ours, theirs = arrangements(artifact), arrangements(other)
+        unlike = [name for name in artifact if name in other and not ours[name].same_columns(theirs[name])]
+        found = {**other, **{name: _moved(other[name], ours[name], theirs[name]) for name in unlike}}
         others = tuple(other)
     else:
         met_by = views(artifact, other)
-        logical = {name: _in_order(view, ours.get(name)) for name, view in met_by.logical.items()}
-        found = {name: _Tensor(view) for name, view in {**met_by.by_name, **logical}.items()}
+        seen = {name: _arranged(view, met_by.arranged[name]) for name, view in met_by.all.items() if name in artifact}
+        found = {name: _Tensor(source, source.stored) for name, source in seen.items()}
         others = met_by.names
     pairs = [(artifact[name], found[name]) for name in artifact if name in found]
     met = {counterpart.name for _, counterpart in pairs}
@@ -110,11 +107,18 @@ def pair(artifact: OpenArtifact, other: OpenArtifact | Checkpoint) -> Pairing:
     )
 
 
-def _in_order(source: Source, ours: Order | None, theirs: Order | None = None) -> Source:
-    """The columns of `source`, which stand as `theirs` tells, put as `ours` does; None: each in its own place."""
-    if theirs is not None:
-        source = gather_columns(source, inverted(theirs))
-    return source if ours is None else gather_columns(source, runs_of(ours))
+def _moved(theirs: StoredParameter, ours: Arrangement, own: Arrangement) -> Counterpart:
+    """A parameter of another artifact, its columns put as ours stand; axes are those of the parameter in both."""
+    source = replace(own, transposed=False).undone(ParameterSource(theirs))
+    return _Tensor(replace(ours, transposed=False).of(source), theirs.format)
+
+
+def _arranged(tensor: Source, arrangement: Arrangement) -> Source:
+    """What a checkpoint has, as the parameter lies; one of another shape as it is, for that to be told."""
+    try:
+        return arrangement.of(tensor)
+    except IndexError:
+        return tensor
 
 
 @dataclass(frozen=True)
@@ -124,13 +128,14 @@ class Views:
     `weights` are its tensors and encoded weights by name, without those `unread`, which nothing can read. `by_name` and
     `logical` are views of them, mostly of the whole, by parameter: what provenance and names tell, and what its
     architecture sees in it, where the artifact has an architecture's names too; parameters that the artifact lacks are
-    among the second.
+    among the second. `arranged` tells of every parameter how it lies, other than its view.
     """
 
     weights: Mapping[str, Source]
     unread: tuple[str, ...]
     by_name: Mapping[str, Source]
     logical: Mapping[str, Source]
+    arranged: Mapping[str, Arrangement]
 
     @property
     def all(self) -> Mapping[str, Source]:
@@ -150,8 +155,15 @@ def views(artifact: OpenArtifact, checkpoint: Checkpoint) -> Views:
     unread = tuple(module.parameter for module in classification.modules if module.source is None)
     weights = {name: source for name, source in classification.sources.items() if name not in unread}
     owners = {origin.tensor: name for name, source in weights.items() for origin in source.origins}
-    by_name = {name: weights[own] for name, own in by_provenance(artifact.directory, owners).items()}
-    return Views(weights, unread, by_name, _logical(artifact, checkpoint, config, weights))
+    met = by_provenance(artifact.directory, owners)
+    by_name = {name: weights[each.weight] for name, each in met.items()}
+    logical = _logical(artifact, checkpoint, config, weights)
+    # What only has a parameter's name was never transposed to make it.
+    arranged = {
+        name: replace(own, transposed=False) if name in met and not met[name].made and name not in logical else own
+        for name, own in arrangements(artifact).items()
+    }
+    return Views(weights, unread, by_name, logical, arranged)
 
 
 def _logical(
@@ -167,9 +179,14 @@ def _logical(
 
 @dataclass(frozen=True)
 class _Tensor:
-    """A tensor of a checkpoint, or the tensors of one encoded weight."""
+    """What can be read as a source: a tensor of a checkpoint, the tensors of one encoded weight, or a parameter of
+    another artifact with its columns moved.
+
+    `format` is what it is kept in, of which a source has only the type of its values.
+    """
 
     source: Source
+    format: str
 
     @property
     def name(self) -> str:
@@ -178,10 +195,6 @@ class _Tensor:
     @property
     def shape(self) -> Shape:
         return self.source.shape
-
-    @property
-    def format(self) -> str:
-        return self.source.stored
 
     @property
     def integral(self) -> bool:
@@ -211,69 +224,38 @@ class _Tensor:
             return None
 
     def values(self, begin: int, end: int) -> NDArray[Any]:
-        return _numbers(self.source.values(begin, end))
+        """Numbers as float32 where that holds them, else as float64."""
+        read = self.source.values(begin, end)
+        array = read.array != 0 if read.stored == "BOOL" else numbers(read)
+        return array if array.dtype == np.float32 else array.astype(np.float64)
 
 
-def _numbers(values: Values) -> NDArray[Any]:
-    """A source's elements as float32 where that holds them, else as float64."""
-    if values.stored in ("BF16", "F16"):
-        wide = np.empty(values.array.shape, np.uint32)
-        floats_to_f32(values.array, values.stored == "F16", wide)
-        return wide.view(np.float32)
-    if values.stored == "F32":
-        return values.array
-    array = values.array != 0 if values.stored == "BOOL" else values.array
-    return array.astype(np.float64)
+@dataclass(frozen=True)
+class Met:
+    """The weight of a checkpoint that a parameter was `made` from, or else has the name of."""
+
+    weight: str
+    made: bool
 
 
-def by_provenance(directory: Directory, owners: Mapping[str, str]) -> dict[str, str]:
-    """Parameter -> the checkpoint's weight that it was made from, or is called like.
+def by_provenance(directory: Directory, owners: Mapping[str, str]) -> dict[str, Met]:
+    """What each parameter is met by, as far as provenance and names tell.
 
     `owners` gives each tensor of the checkpoint the weight that it belongs to. An object's parameters and tensors are
     recorded in one order. A parameter bound to the same data as another shares that one's weight.
     """
-    recorded: dict[str, str] = {}
-    for made in _records(directory.provenance.get("objects")):
-        parameters, tensors = _names(made.get("parameters")), _names(made.get("tensors"))
+    told: dict[str, Met] = {}
+    for parameters, tensors in recorded.made(directory):
         weights = list(dict.fromkeys(owners[tensor] for tensor in tensors if tensor in owners))
         if len(weights) == len(parameters):
-            recorded |= dict(zip(parameters, weights, strict=True))
-    weights_by_name = set(owners.values())
-    found: dict[str, str] = {}
-    shared: dict[Binding, str] = {}
+            told |= {name: Met(weight, True) for name, weight in zip(parameters, weights, strict=True)}
+    names = set(owners.values())
+    found: dict[str, Met] = {}
+    shared: dict[Binding, Met] = {}
     for name, binding in directory.bindings.items():
-        weight = recorded.get(name) or (name if name in weights_by_name else None)
-        if weight is not None:
-            found[name] = weight
-            shared.setdefault(binding, weight)
+        met = told.get(name) or (Met(name, False) if name in names else None)
+        if met is not None:
+            found[name] = met
+            shared.setdefault(binding, met)
     aliases = {name: shared[binding] for name, binding in directory.bindings.items() if binding in shared}
     return aliases | found
-
-
-def selections(directory: Directory) -> dict[str, str]:
-    """Parameter -> what was taken of its tensor, where that was recorded and is not all of it as it stands."""
-    found: dict[str, str] = {}
-    for made in _records(directory.provenance.get("objects")):
-        parameters, taken = _names(made.get("parameters")), made.get("selections")
-        if isinstance(taken, list) and len(taken) == len(parameters):
-            found |= {name: one for name, one in zip(parameters, taken, strict=True) if isinstance(one, str)}
-    return found
-
-
-def _skipped(directory: Directory) -> dict[str, str]:
-    """Name -> reason of everything that the recipe left out; provenance is open, so anything may stand there."""
-    recorded = directory.provenance.get("skipped")
-    skips = recorded if isinstance(recorded, list) else ()
-    return {
-        str(skip["name"]): str(skip.get("reason", "")) for skip in skips if isinstance(skip, Mapping) and "name" in skip
-    }
-
-
-def _records(value: Any) -> Iterator[Mapping[str, Any]]:
-    """The members of an object that are objects themselves."""
-    members = value.values() if isinstance(value, Mapping) else ()
-    return (member for member in members if isinstance(member, Mapping))
-
-
-def _names(value: Any) -> list[str]:
-    return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []

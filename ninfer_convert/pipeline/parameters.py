@@ -17,7 +17,7 @@ from ninfer_convert.values import Origin, Values, joined
 if TYPE_CHECKING:
     from ninfer_convert.formats.stored import StoredType
     from ninfer_convert.pipeline.stored import StoredParameter
-    from ninfer_convert.values import Encoding, Shape, Source, Words
+    from ninfer_convert.values import Encoding, Shape, Words
 
 KEEPING = MappingProxyType({kind.identical: kind for kind in STORED_TYPES.values() if kind.identical is not None})
 """Format -> the stored type that has the same words."""
@@ -55,9 +55,7 @@ class ParameterSource:
 
     @property
     def origins(self) -> Sequence[Origin]:
-        """One for each format that it is kept in."""
-        file = self.parameter.spans[0].artifact.path
-        return [Origin("artifact", file, self.name, format) for format in self.parameter.formats]
+        return (Origin("artifact", self.parameter.spans[0].artifact.path, self.name, self.stored),)
 
     @cached_property
     def identical(self) -> str | None:
@@ -96,15 +94,3 @@ class ParameterSource:
         columns = self.shape[-1]
         spans = self.parameter.cut(begin * columns, end * columns)
         return joined([span.words() for span in spans])
-
-
-def formats(source: Source) -> str:
-    """The formats that a source's parameters are kept in, joined by "+"."""
-    return "+".join(dict.fromkeys(origin.stored for origin in source.origins))
-
-
-def keeping(source: Source) -> StoredType | None:
-    """The type whose words a source gives, row by row as its values stand; None where it has values alone."""
-    if source.identical is None or (source.encoding is not None and source.encoding.columns):
-        return None
-    return KEEPING[source.identical]

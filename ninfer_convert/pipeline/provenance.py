@@ -6,7 +6,7 @@ No absolute path, user, host or time: the same inputs give the same bytes.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from math import isfinite
 from pathlib import Path
@@ -65,11 +65,7 @@ def record(
             },
         },
         "objects": {planned.record.id: _object(planned, main.source, inputs.matrices) for planned in placed.objects},
-        "parameters": {
-            name: {"shape": list(shapes[name])}
-            for name, binding in placed.bindings.items()
-            if binding.object is None and name in shapes
-        },
+        "parameters": dict(_parameters(placed, resolution, shapes)),
         "skipped": [
             *(
                 {"name": skip.name, "tensors": _tensors(model.by_name[skip.name].source.origins), "reason": skip.reason}
@@ -83,6 +79,22 @@ def record(
         ],
         "activation_scales": _activation_scales(placed, resolution),
     }
+
+
+def _parameters(
+    placed: Placed, resolution: Resolution, shapes: Mapping[str, Shape]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Of parameters what neither binding nor object shows: the logical shape, and that axes were exchanged."""
+    transposed = {name for name, pieces in resolution.decisions.items() if any(piece.transpose for piece in pieces)}
+    transposed |= {alias.name for alias in resolution.shares if alias.target in transposed}
+    for name, binding in placed.bindings.items():
+        record: dict[str, Any] = {}
+        if binding.object is None and name in shapes:
+            record["shape"] = list(shapes[name])
+        if name in transposed:
+            record["transposed"] = True
+        if record:
+            yield name, record
 
 
 def _matrix(matrix: ImportanceMatrix) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from ninfer_convert.container import (
 )
 from ninfer_convert.errors import ArtifactError, Problem, printable
 from ninfer_convert.layouts import TENSOR_ALIGNMENT
+from ninfer_convert.pipeline import recorded
 from ninfer_convert.pipeline.progress import Meter, Report
 from ninfer_convert.pipeline.threads import for_each
 
@@ -159,10 +160,10 @@ class _Verification:
     # The artifact as a whole
 
     def check_id(self) -> Iterator[tuple[str, str]]:
-        recorded, derived = self.artifact.artifact_id, self.artifact.derived_id()
-        if recorded != derived:
+        own, derived = self.artifact.artifact_id, self.artifact.derived_id()
+        if own != derived:
             if {"tool", "objects"} & self.artifact.directory.provenance.keys():
-                message = f"the artifact_id is {recorded}, but its directory gives {derived}"
+                message = f"the artifact_id is {own}, but its directory gives {derived}"
                 self.whole.append(Fault("artifact-id", message))
             else:
                 yield "foreign-id", "id not derived from the content: another program wrote the artifact"
@@ -176,7 +177,7 @@ class _Verification:
             )
             count = "one object" if len(unknown) == 1 else f"{len(unknown)} objects"
             yield "unknown-format", f"the words of {count} are unchecked; not known: {kinds}"
-        without = sum(self.recorded_digest(object) is None for object in self.objects)
+        without = sum(recorded.digest(self.artifact.directory, object.id) is None for object in self.objects)
         if without:
             count = f"{without} of {len(self.objects)} objects have no recorded digest"
             yield "no-digest", f"{count}: their payload bytes are covered by the word rules alone"
@@ -217,19 +218,13 @@ class _Verification:
         """Whether it is a tensor whose words can be looked at."""
         return isinstance(object, TensorObject) and self.artifact.knows(object)
 
-    def recorded_digest(self, object: Object) -> str | None:
-        recorded = self.artifact.directory.provenance.get("objects")
-        record = recorded.get(object.id) if isinstance(recorded, dict) else None
-        digest = record.get("sha256") if isinstance(record, dict) else None
-        return None if digest is None else str(digest)
-
     def pieces(self) -> Iterator[_Digest | _Rows]:
         """All work, object by object: what was read for the digest is in the system's memory for the words."""
         for object in self.objects:
             if self.readable(object.offset, object.bytes):
-                recorded = self.recorded_digest(object)
-                if recorded is not None:
-                    yield _Digest(object, recorded)
+                digest = recorded.digest(self.artifact.directory, object.id)
+                if digest is not None:
+                    yield _Digest(object, digest)
                 if isinstance(object, TensorObject) and self.known(object):
                     yield from self.rows(object)
 

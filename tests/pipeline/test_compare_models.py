@@ -57,14 +57,15 @@ def test_columns_in_llama_cpps_order_are_met_in_it(tmp_path: Path) -> None:
     convert(tmp_path / "hf", "q8", tmp_path / "q8.ninfer")
     convert(tmp_path / "hf", "bf16", tmp_path / "bf16.ninfer")
     name = "text/layers/0/gdn/output"
-    for ours, other, step in (
-        ("gguf.ninfer", "m.gguf", 0),
-        ("gguf.ninfer", "hf", 1),
-        ("gguf.ninfer", "q8.ninfer", 2),
-        ("q8.ninfer", "gguf.ninfer", 2),
-        ("gguf.ninfer", "gguf.ninfer", 0),
-        ("bf16.ninfer", "m.gguf", 1),
+    for ours, other, step, reference in (
+        ("gguf.ninfer", "m.gguf", 0, "Q8_0"),
+        ("gguf.ninfer", "hf", 1, "BF16"),
+        ("gguf.ninfer", "q8.ninfer", 2, "q8_g32_fp16"),
+        ("q8.ninfer", "gguf.ninfer", 2, "gguf_q8_0"),
+        ("gguf.ninfer", "gguf.ninfer", 0, "gguf_q8_0"),
+        ("bf16.ninfer", "m.gguf", 1, "Q8_0"),
     ):
-        found = {each.name: each.metrics for each in compare(tmp_path / ours, tmp_path / other).parameters}
+        (found,) = (each for each in compare(tmp_path / ours, tmp_path / other).parameters if each.name == name)
         # Values are whole numbers up to 128: an 8-bit step is about 1, another order would be off by hundreds.
-        assert found[name].max <= step, (ours, other)
+        assert found.metrics.max <= step, (ours, other)
+        assert found.reference == reference, (ours, other)

@@ -125,6 +125,21 @@ def test_a_tied_head_is_no_tensor_of_its_own(tmp_path: Path) -> None:
     assert tensors(tmp_path / "out.safetensors") == tensors(tmp_path / "model.safetensors")
 
 
+@pytest.mark.parametrize("method", ["grouped_absmax", "grouped_search"])
+def test_a_tied_head_of_other_values_is_told_of(tmp_path: Path, method: str) -> None:
+    """Which of the two is written is not for silence to decide where one format has been made in two ways."""
+    checkpoint(tmp_path, small.KINDS["experts in banks, tied, text only"])
+    rule = '[[assign]]\nselect = "text/{}"\nformat = "q4_g64_fp16"\nmethod = "{}"'
+    rules = (rule.format("token_embedding", "grouped_absmax"), rule.format("output_head", method))
+    convert(tmp_path, recipe(tmp_path, 'extends = "bf16"', *rules), tmp_path / "a.ninfer")
+    warnings = export(tmp_path / "a.ninfer", tmp_path / "out.safetensors", like=tmp_path).warnings
+    differ = [
+        "text/output_head, kept as q4_g64_fp16, is left out: model.embed_tokens.weight is written as "
+        "text/token_embedding has it, which is kept as q4_g64_fp16 in another object"
+    ]
+    assert [warning.message for warning in warnings] == (differ if method == "grouped_search" else [])
+
+
 def test_a_tensor_of_which_parameters_are_missing_is_refused(tmp_path: Path) -> None:
     checkpoint(tmp_path, small.KINDS["experts in banks"])
     convert(tmp_path, "bf16", tmp_path / "a.ninfer")
@@ -168,17 +183,3 @@ def test_tensors_of_llamas(tmp_path: Path, case: str) -> None:
     done = export(tmp_path / "a.ninfer", tmp_path / "out.safetensors", like=tmp_path)
     assert tensors(tmp_path / "out.safetensors") == tensors(tmp_path / "model.safetensors")
     assert done.warnings == ()
-
-
-def test_transposed_weights_lie_as_they_lay(tmp_path: Path) -> None:
-    """As shapes cannot tell, the provenance does."""
-    shapes = {"a": (3, 4), "b": (6, 2), "square": (4, 4), "bank": (2, 3, 3)}
-    arrays = {name: np.random.default_rng(0).standard_normal(shape, np.float32) for name, shape in shapes.items()}
-    write_safetensors(
-        tmp_path / "model.safetensors", {name: ("F32", each.shape, each.tobytes()) for name, each in arrays.items()}
-    )
-    rule = '[[assign]]\nselect = ["a", "square", "bank"]\nformat = "fp32"\ntranspose = true'
-    convert(tmp_path / "model.safetensors", recipe(tmp_path, rule), tmp_path / "a.ninfer")
-    assert decoded(tmp_path / "a.ninfer")["square"].tolist() == arrays["square"].T.tolist()
-    export(tmp_path / "a.ninfer", tmp_path / "out.safetensors", like=tmp_path / "model.safetensors")
-    assert tensors(tmp_path / "out.safetensors") == tensors(tmp_path / "model.safetensors")

@@ -97,7 +97,7 @@ def export(
             write_files(plan.files, temporary, jobs, progress)
         return Exported(
             files=tuple((os.path.join(plan.folder, file.name), file.size) for file in plan.files),
-            parameters=len(exported.sources),
+            parameters=len(exported.tensors),
             decoded=plan.decoded,
             left_out=plan.left_out,
             seconds=time.monotonic() - start,
@@ -118,17 +118,17 @@ def _plan(
     if suffix == gguf.SUFFIX and not os.path.isdir(output):
         _refuse_option("dtype", dtype, "a GGUF keeps all words as they are")
         _refuse_option("max_shard_bytes", max_shard_bytes, "a GGUF is written as one file")
-        file = gguf.plan_file(exported.sources, artifact, name, exported.like)
+        file = gguf.plan_file(exported.tensors, artifact, name, exported.like)
         return _Plan(beside, (file,), left_out=tuple(role for role in roles if role != gguf.METADATA_ROLE))
-    decoded = sum(map(safetensors.is_decoded, exported.sources.values()))
+    decoded = sum(map(safetensors.is_decoded, exported.tensors))
     id, dtype = artifact.artifact.artifact_id, dtype or "fp32"
     if dtype not in safetensors.DTYPES:
         raise UsageError(Problem("unknown-dtype", unknown("dtype", dtype, safetensors.DTYPES)))
     if suffix == safetensors.SUFFIX and not os.path.isdir(output):
         _refuse_option("max_shard_bytes", max_shard_bytes, "one file is asked for; name a folder to have shards")
-        return _Plan(beside, safetensors.plan_files(exported.sources, id, stem, dtype, None), decoded, roles)
+        return _Plan(beside, safetensors.plan_files(exported.tensors, id, stem, dtype, None), decoded, roles)
     limit = SHARD_BYTES if max_shard_bytes is None else max_shard_bytes
-    weights = safetensors.plan_files(exported.sources, id, folder.STEM, dtype, limit)
+    weights = safetensors.plan_files(exported.tensors, id, folder.STEM, dtype, limit)
     others = folder.companions(artifact.artifact, [file.name for file in weights], exported.like)
     return _Plan(os.path.dirname(os.path.join(output, "")), (*others, *weights), decoded, owned=True)
 

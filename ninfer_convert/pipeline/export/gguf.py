@@ -7,15 +7,16 @@ tensors in memory, so the header is made here; the package's reader is its judge
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ninfer_convert.errors import OutputError, Problem, printable
+from ninfer_convert.pipeline import recorded
 from ninfer_convert.pipeline.counterparts import by_provenance
 from ninfer_convert.pipeline.export.files import File, Region
 from ninfer_convert.pipeline.export.tensors import region
-from ninfer_convert.pipeline.parameters import KEEPING, formats, keeping
+from ninfer_convert.pipeline.parameters import KEEPING
 from ninfer_convert.sources.gguf_header import MAGIC, MAX_DIMENSIONS, VERSION, parse_section
 from ninfer_convert.sources.gguf_metadata import STRING
 from ninfer_convert.sources.labels import counted, label, some
@@ -23,57 +24,59 @@ from ninfer_convert.sources.labels import counted, label, some
 if TYPE_CHECKING:
     from ninfer_convert.container import Directory
     from ninfer_convert.formats.stored import StoredType
+    from ninfer_convert.pipeline.export.tensors import Tensor
     from ninfer_convert.pipeline.stored import OpenArtifact
     from ninfer_convert.sources import Checkpoint
     from ninfer_convert.sources.gguf_header import Header
-    from ninfer_convert.values import Shape, Source
+    from ninfer_convert.values import Shape
 
 SUFFIX = ".gguf"
 METADATA_ROLE = "gguf_metadata"
 ALIGNMENT = 32
 
 
-def plan_file(sources: Mapping[str, Source], artifact: OpenArtifact, file_name: str, like: Checkpoint | None) -> File:
-    """The file that holds `sources`, by the name each has there.
+def plan_file(tensors: Sequence[Tensor], artifact: OpenArtifact, file_name: str, like: Checkpoint | None) -> File:
+    """The file that holds `tensors`.
 
     The metadata is that of the GGUF `like`, which has the same names, else what the artifact has kept of its source's,
     but for alignment and split keys, and tensors stand in that one's order, new ones behind; where nothing was kept
     only the architecture is named. Raises OutputError with
     every tensor that GGUF cannot hold, SourceError where the kept metadata cannot be read.
     """
-    kinds = {name: kind for name, source in sources.items() if (kind := keeping(source)) is not None}
-    if problems := list(_problems(sources, kinds)):
+    if problems := list(_problems(tensors)):
         raise OutputError(problems)
+    kinds = {tensor.name: tensor.kind for tensor in tensors if tensor.kind is not None}
+    by_name = {tensor.name: tensor for tensor in tensors}
     like = like if like is not None and like.kind == "gguf" else None
     kept = _kept(artifact) if like is None else parse_section(like.raw_metadata, like.shown)
-    in_header, in_data = _orders(sources, artifact.directory, kept, like)
+    in_header, in_data = _orders(tuple(by_name), artifact.directory, kept, like)
     regions: dict[str, Region] = {}
     end = 0
     for name in in_data:
-        regions[name] = region(name, sources[name], kinds[name], end)
+        regions[name] = region(by_name[name], kinds[name], end)
         end = _aligned(regions[name].end)
     entries = _entries(kept) if kept is not None else _least_entries(artifact.directory)
-    infos = [_info(name, sources[name].shape, kinds[name], regions[name].offset) for name in in_header]
+    infos = [_info(name, by_name[name].shape, kinds[name], regions[name].offset) for name in in_header]
     head = MAGIC + struct.pack("<IQQ", VERSION, len(infos), len(entries)) + b"".join((*entries, *infos))
     start = _aligned(len(head))
     placed = tuple(replace(each, offset=start + each.offset) for each in regions.values())
     return File(file_name, start + end, head, placed)
 
 
-def _problems(sources: Mapping[str, Source], kinds: Mapping[str, StoredType]) -> Iterator[Problem]:
+def _problems(tensors: Sequence[Tensor]) -> Iterator[Problem]:
     """What GGUF cannot hold, tensors of formats that it has no type for together."""
     strange: dict[str, list[str]] = {}
-    for name, source in sources.items():
+    for tensor in tensors:
         fault = None
-        if len(source.shape) > MAX_DIMENSIONS:
-            fault = f"has {len(source.shape)} axes, more than the {MAX_DIMENSIONS} that GGUF allows"
-        if name not in kinds:
-            if formats(source) not in KEEPING:
-                strange.setdefault(formats(source), []).append(name)
+        if len(tensor.shape) > MAX_DIMENSIONS:
+            fault = f"has {len(tensor.shape)} axes, more than the {MAX_DIMENSIONS} that GGUF allows"
+        if tensor.kind is None:
+            if tensor.formats not in KEEPING:
+                strange.setdefault(tensor.formats, []).append(tensor.name)
                 continue
-            fault = f"is not made of whole rows of {KEEPING[formats(source)].name} blocks"
+            fault = f"is not made of whole rows of {KEEPING[tensor.formats].name} blocks"
         if fault is not None:
-            yield Problem("not-gguf", f"{label(name)}: {fault}; export as safetensors", tensor=name)
+            yield Problem("not-gguf", f"{label(tensor.name)}: {fault}; export as safetensors", tensor=tensor.name)
     for format, names in strange.items():
         message = f"GGUF has no type for {printable(format)}, in which {counted(len(names), 'parameter')} "
         message += f"({some(names)}) {'is' if len(names) == 1 else 'are'} kept; export as safetensors"
@@ -91,35 +94,25 @@ def _kept(artifact: OpenArtifact) -> Header | None:
 
 
 def _orders(
-    sources: Mapping[str, Source], directory: Directory, kept: Header | None, like: Checkpoint | None
+    names: Sequence[str], directory: Directory, kept: Header | None, like: Checkpoint | None
 ) -> tuple[list[str], list[str]]:
-    """The names in the order of tensor infos, and of data; of a split set the first part's come first."""
+    """The `names` in the order of tensor infos, and of data; of a split set the first part's come first."""
     infos = kept.infos if kept is not None else ()
     first = dict.fromkeys(info.name for info in infos)
     if like is not None:
         later = [name for name in like.tensors if name not in first]
-        origins = {name: name for name in sources}
+        origins = {name: name for name in names}
     else:
-        later = list(_later_tensors(directory))
-        made = by_provenance(directory, {name: name for name in (*first, *later)})
-        origins = {name: made.get(source.origins[0].tensor, "") for name, source in sources.items()}
+        later = list(recorded.later_tensors(directory))
+        met = by_provenance(directory, {name: name for name in (*first, *later)})
+        origins = {name: each.weight for name, each in met.items()}
 
     def ordered(tensors: Sequence[str]) -> list[str]:
         places = {tensor: place for place, tensor in enumerate(tensors)}
-        return sorted(sources, key=lambda name: places.get(origins[name], len(places)))
+        return sorted(names, key=lambda name: places.get(origins.get(name, ""), len(places)))
 
     by_offset = sorted(infos, key=lambda info: info.offset)
     return ordered([*first, *later]), ordered([*(info.name for info in by_offset), *later])
-
-
-def _later_tensors(directory: Directory) -> Iterator[str]:
-    """The tensors of a split set's later parts in order, as the provenance lists them; anything may stand there."""
-    sources = directory.provenance.get("sources")
-    for source in sources.values() if isinstance(sources, dict) else ():
-        files = source.get("files") if isinstance(source, dict) else None
-        for file in files if isinstance(files, list) else ():
-            tensors = file.get("tensors") if isinstance(file, dict) else None
-            yield from (str(name) for name in (tensors if isinstance(tensors, list) else ()))
 
 
 def _entries(kept: Header) -> list[bytes]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from ninfer_convert.errors import NumericError, Problem, printable
 from ninfer_convert.kernels.cast import find_made_infinite, floats_to_bf16
 from ninfer_convert.pipeline.export.files import Region
+from ninfer_convert.pipeline.parameters import KEEPING
 from ninfer_convert.pipeline.stored import PIECE_ELEMENTS
 from ninfer_convert.sources.views import numbers
 
@@ -18,11 +20,33 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ninfer_convert.formats.stored import StoredType
-    from ninfer_convert.values import Source
+    from ninfer_convert.values import Shape, Source
 
 
-def region(name: str, source: Source, kind: StoredType, offset: int) -> Region:
-    """The bytes of the tensor `name` as `kind`: its words' own type, F32, or BF16, to which values are rounded once."""
+@dataclass(frozen=True)
+class Tensor:
+    """What is exported under a name; `formats` are those of the parameters it is made of, joined by "+"."""
+
+    name: str
+    source: Source
+    formats: str
+
+    @property
+    def shape(self) -> Shape:
+        return self.source.shape
+
+    @cached_property
+    def kind(self) -> StoredType | None:
+        """The type whose words it gives, row by row as its values stand; None where it has values alone."""
+        source = self.source
+        if source.identical is None or (source.encoding is not None and source.encoding.columns):
+            return None
+        return KEEPING[source.identical]
+
+
+def region(tensor: Tensor, kind: StoredType, offset: int) -> Region:
+    """The bytes of a tensor as `kind`: its words' own type, F32, or BF16, to which values are rounded once."""
+    name, source = tensor.name, tensor.source
     elements, columns = prod(source.shape), source.shape[-1] if source.shape else 1
     rows = max(1, PIECE_ELEMENTS // columns)
     if kind.kind == "block":
