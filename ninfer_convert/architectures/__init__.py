@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ninfer_convert.architectures.base import Architecture, Component, Model, Parameter, Request, Resource, Stored
+from ninfer_convert.architectures.base import Architecture, Component, Model, Outcome, Parameter, Request, Resource
 from ninfer_convert.architectures.generic import GENERIC
 from ninfer_convert.architectures.llama import LLAMA
 from ninfer_convert.architectures.qwen3_5 import QWEN3_5
@@ -36,7 +36,7 @@ def choose(name: str, checkpoint: Checkpoint, config: Mapping[str, Any] | None) 
     SourceError where the checkpoint is not of the architecture that is named.
     """
     if name == AUTO:
-        known = naming(checkpoint, config)
+        known = recognised(checkpoint, config)
         return known if known is not None and known.automatic else GENERIC
     if name not in ARCHITECTURES:
         raise LookupError(unknown("architecture", name, (AUTO, *ARCHITECTURES)))
@@ -63,7 +63,7 @@ def choose(name: str, checkpoint: Checkpoint, config: Mapping[str, Any] | None) 
     return chosen
 
 
-def naming(checkpoint: Checkpoint, config: Mapping[str, Any] | None) -> Architecture | None:
+def recognised(checkpoint: Checkpoint, config: Mapping[str, Any] | None) -> Architecture | None:
     """The architecture that has logical names for the checkpoint's tensors, None where none has."""
     classes = _classes(config)
     found = (each for each in ARCHITECTURES.values() if _means(each, classes) and _reads(each, checkpoint))
@@ -89,10 +89,10 @@ __all__ = [
     "Architecture",
     "Component",
     "Model",
+    "Outcome",
     "Parameter",
     "Request",
     "Resource",
-    "Stored",
     "choose",
-    "naming",
+    "recognised",
 ]

@@ -97,7 +97,7 @@ class Use(Protocol):
 
 
 @dataclass(frozen=True)
-class Stored:
+class Outcome:
     """What a recipe makes of a model's parameters.
 
     `formats` has those of each parameter's pieces, `places` the object that it is in and its index among the object's
@@ -117,7 +117,7 @@ class Stored:
         return self.formats[names[0]][0]
 
 
-def _nothing(stored: Stored) -> tuple[Problem, ...]:
+def _nothing(outcome: Outcome) -> tuple[Problem, ...]:
     return ()
 
 
@@ -135,7 +135,7 @@ class Model:
     """Tensors that are no part of the artifact, by the reason."""
     unbindable: str | None = None
     """Why no engine binds such an artifact today, None where one does."""
-    judge: Callable[[Stored], Iterable[Problem]] = _nothing
+    judge: Callable[[Outcome], Iterable[Problem]] = _nothing
     """What the engine binds, once a recipe has decided, but is not known to compute."""
     warnings: tuple[Problem, ...] = ()
 

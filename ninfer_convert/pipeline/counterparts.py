@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ninfer_convert.architectures import Request, naming
+from ninfer_convert.architectures import Request, recognised
 from ninfer_convert.errors import SourceError
 from ninfer_convert.formats.stored import stored_type
 from ninfer_convert.pipeline import recorded
@@ -170,7 +170,7 @@ def _logical(
     artifact: OpenArtifact, checkpoint: Checkpoint, config: Mapping[str, Any] | None, weights: Mapping[str, Source]
 ) -> dict[str, Source]:
     """What an architecture sees in a checkpoint under the names of an artifact that it named too."""
-    architecture = naming(checkpoint, config)
+    architecture = recognised(checkpoint, config)
     if architecture is None or not any(name.startswith(f"{architecture.components[0]}/") for name in artifact):
         return {}
     model = architecture.build(checkpoint, config, weights, Request(main=config))

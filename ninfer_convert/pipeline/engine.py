@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from ninfer_convert.architectures import Stored
+from ninfer_convert.architectures import Outcome
 
 if TYPE_CHECKING:
     from ninfer_convert.architectures import Model
@@ -33,7 +33,7 @@ def unbound(model: Model, resolution: Resolution, shapes: Mapping[str, Shape]) -
             yield place.problem("not-bound", message, name)
 
 
-def stored(resolution: Resolution) -> Stored:
+def outcome(resolution: Resolution) -> Outcome:
     """What the recipe makes of each parameter, aliases too."""
     formats = {name: tuple(piece.format for piece in pieces) for name, pieces in resolution.decisions.items()}
     places = {
@@ -45,4 +45,4 @@ def stored(resolution: Resolution) -> Stored:
         formats[alias.name] = formats[alias.target]
         if alias.target in places:
             places[alias.name] = places[alias.target]
-    return Stored(formats, places, resolution.uses)
+    return Outcome(formats, places, resolution.uses)

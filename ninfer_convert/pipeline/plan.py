@@ -14,7 +14,7 @@ from ninfer_convert.formats import get_format
 from ninfer_convert.methods.callable import CallableMethod
 from ninfer_convert.pipeline import provenance
 from ninfer_convert.pipeline.auxiliaries import bad_auxiliaries, input_columns
-from ninfer_convert.pipeline.engine import stored, unbound
+from ninfer_convert.pipeline.engine import outcome, unbound
 from ninfer_convert.pipeline.importance import find_importance
 from ninfer_convert.pipeline.inputs import Inputs, open_input, request
 from ninfer_convert.pipeline.objects import place
@@ -100,7 +100,7 @@ def make_plan(input: str, recipe: str, shaping: Shaping) -> Plan:
             *(Problem("source-note", note, path=main.checkpoint.shown) for note in notes),
             *_unused_scales(main.checkpoint, directory),
             *model.warnings,
-            *model.judge(stored(resolution)),
+            *model.judge(outcome(resolution)),
             *resolution.warnings,
             *importance.warnings,
         ),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ninfer_convert import plan
-from ninfer_convert.architectures import Stored
+from ninfer_convert.architectures import Outcome
 from ninfer_convert.architectures.qwen3_5.config import read_text_config
 from ninfer_convert.architectures.qwen3_5.execution import unknown_banks, unread
 from ninfer_convert.errors import Problem, RecipeError
@@ -103,7 +103,7 @@ Q8 = "q8_g32_fp16"
 FORMATS_35B = (Q8, Q8, "bf16", "bf16", "q4_g64_fp16", "q5_g64_fp16", Q8, Q8)
 
 
-def stored(groups: Iterable[tuple[str, ...]], formats: Iterable[str], layers: int) -> Stored:
+def outcome(groups: Iterable[tuple[str, ...]], formats: Iterable[str], layers: int) -> Outcome:
     """The same objects in each layer."""
     of_names: dict[str, tuple[str, ...]] = {}
     places: dict[str, tuple[int, int]] = {}
@@ -114,12 +114,12 @@ def stored(groups: Iterable[tuple[str, ...]], formats: Iterable[str], layers: in
             for index, name in enumerate(members):
                 of_names[f"text/layers/{layer}/{name}"] = (format,)
                 places[f"text/layers/{layer}/{name}"] = (object, index)
-    return Stored(of_names, places)
+    return Outcome(of_names, places)
 
 
 def banks_of(facts: Facts, formats: Iterable[str], groups: tuple[tuple[str, ...], ...] = GROUPS_35B) -> list[str]:
     text = read_text_config(facts.config, "config.json")
-    return list(unknown_banks(text, stored(groups, formats, 40)))
+    return list(unknown_banks(text, outcome(groups, formats, 40)))
 
 
 def with_format(index: int, *formats: str) -> tuple[str, ...]:
@@ -194,7 +194,7 @@ def test_banks_of_the_dense_model(
     groups: tuple[tuple[str, ...], ...], formats: tuple[str, ...], folders: list[str]
 ) -> None:
     text = read_text_config(facts_27b().config, "config.json")
-    found = [message.split(":")[0] for message in unknown_banks(text, stored(groups, formats, 64))]
+    found = [message.split(":")[0] for message in unknown_banks(text, outcome(groups, formats, 64))]
     assert sorted(found) == folders
 
 
@@ -214,7 +214,7 @@ GATE, UP = "text/layers/5/mlp/gate", "text/layers/5/mlp/up"
 EMBEDDING, HEADS = "text/token_embedding", "text/output_head"
 
 
-def divided(policy: str, *divisors: float | None, second: str | None = None) -> Stored:
+def divided(policy: str, *divisors: float | None, second: str | None = None) -> Outcome:
     """Gate and up as one nvfp4 object, with the divisors of their inputs."""
     known = [{} if divisor is None else {"activation_input_divisor": divisor} for divisor in divisors]
     uses = [
@@ -222,7 +222,7 @@ def divided(policy: str, *divisors: float | None, second: str | None = None) -> 
         for name, said, auxiliaries in zip((GATE, UP), (policy, second or policy), known, strict=True)
     ]
     formats = {EMBEDDING: ("bf16",), GATE: ("nvfp4",), UP: ("nvfp4",)}
-    return Stored(formats, {GATE: (0, 0), UP: (0, 1)}, uses)
+    return Outcome(formats, {GATE: (0, 0), UP: (0, 1)}, uses)
 
 
 def test_an_nvfp4_bank_is_computed_by_one_policy_with_one_divisor() -> None:
@@ -239,9 +239,9 @@ def test_an_nvfp4_bank_is_computed_by_one_policy_with_one_divisor() -> None:
 
 
 def test_a_ternary_embedding_needs_a_rotated_head() -> None:
-    def made(**auxiliaries: str) -> Stored:
+    def made(**auxiliaries: str) -> Outcome:
         uses = [Use(HEADS, "text/final_hidden", "A16Only", auxiliaries, None)]
-        return Stored({EMBEDDING: ("t2_g128_fp16",)}, {EMBEDDING: (0, 0)}, uses)
+        return Outcome({EMBEDDING: ("t2_g128_fp16",)}, {EMBEDDING: (0, 0)}, uses)
 
     assert list(unread(made(hadamard_signs="signs"))) == []
     (message,) = unread(made())

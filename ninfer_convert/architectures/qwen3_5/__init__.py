@@ -25,7 +25,7 @@ from ninfer_convert.architectures.resources import text_resources
 from ninfer_convert.errors import Problem, SourceError
 
 if TYPE_CHECKING:
-    from ninfer_convert.architectures.base import Request, Resource, Stored
+    from ninfer_convert.architectures.base import Outcome, Request, Resource
     from ninfer_convert.architectures.qwen3_5.config import TextConfig
     from ninfer_convert.architectures.table import Placed
     from ninfer_convert.sources.base import Checkpoint
@@ -91,12 +91,12 @@ def _arrange(checkpoint: Checkpoint, text: TextConfig, tensors: Collection[str])
     return _Arrangement(gguf_places(text), "blk.", {further: "mtp"} if further else {})
 
 
-def _warnings(text: TextConfig, path: str, stored: Stored) -> Iterator[Problem]:
+def _warnings(text: TextConfig, path: str, outcome: Outcome) -> Iterator[Problem]:
     """What the engine binds, but is not known to compute."""
     sizes = [Problem("geometry", message, path=path) for message in unknown_sizes(text)]
-    banks = chain(unknown_banks(text, stored), unread(stored))
+    banks = chain(unknown_banks(text, outcome), unread(outcome))
     yield from sizes or (Problem("no-kernel", message) for message in banks)
-    yield from (Problem("one-device", message) for message in across_layers(stored))
+    yield from (Problem("one-device", message) for message in across_layers(outcome))
 
 
 QWEN3_5 = Architecture("qwen3_5", build, classes=tuple(IMPLEMENTATIONS), gguf=(DENSE, MOE))

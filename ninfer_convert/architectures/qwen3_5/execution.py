@@ -13,7 +13,7 @@ from ninfer_convert.architectures.qwen3_5.config import FULL, LINEAR
 from ninfer_convert.architectures.qwen3_5.text import Sizes
 
 if TYPE_CHECKING:
-    from ninfer_convert.architectures.base import Stored, Use
+    from ninfer_convert.architectures.base import Outcome, Use
     from ninfer_convert.architectures.qwen3_5.config import TextConfig
 
 LARGE, SMALL = 5120, 2048
@@ -95,7 +95,7 @@ def unknown_sizes(text: TextConfig) -> Iterator[str]:
         )
 
 
-def unknown_banks(text: TextConfig, stored: Stored) -> Iterator[str]:
+def unknown_banks(text: TextConfig, outcome: Outcome) -> Iterator[str]:
     """Banks that no kernel is known to read, for the sizes that kernels are made for; layers alike in it together."""
     operations = _WITH_EXPERTS if text.moe else _DENSE
     failing: dict[str, list[str]] = {}
@@ -103,10 +103,10 @@ def unknown_banks(text: TextConfig, stored: Stored) -> Iterator[str]:
         for folder, ways in operations.items():
             before = f"text/layers/{layer}/{folder}"
             of_this_kind = folder not in _MIXERS or _MIXERS[folder] == kind
-            if of_this_kind and not any(_computes(way, stored, before) for way in ways):
+            if of_this_kind and not any(_computes(way, outcome, before) for way in ways):
                 failing.setdefault(folder, []).append(before)
     for folder, places in failing.items():
-        banks = "; ".join(_described(members, stored, places[0]) for members in operations[folder][0])
+        banks = "; ".join(_described(members, outcome, places[0]) for members in operations[folder][0])
         layers = "1 layer" if len(places) == 1 else f"{len(places)} layers"
         yield (
             f"{folder}: {banks} in {layers} ({places[0]}...) bind, but may not run: the engine is known to compute "
@@ -114,19 +114,19 @@ def unknown_banks(text: TextConfig, stored: Stored) -> Iterator[str]:
         )
 
 
-def unread(stored: Stored) -> Iterator[str]:
+def unread(outcome: Outcome) -> Iterator[str]:
     """What no kernel is known to read, although every format has one."""
-    cut = [name for name, formats in stored.formats.items() if len(formats) > 1 and name.endswith(_ALONE)]
+    cut = [name for name, formats in outcome.formats.items() if len(formats) > 1 and name.endswith(_ALONE)]
     if cut:
         yield f"{_and_more(cut)} bind in pieces by rows, but the engine computes with one region of one object"
-    rotated = any("hadamard_signs" in use.auxiliaries for use in stored.uses if use.parameter == _HEAD)
-    if _T2 in stored.formats[_EMBEDDING] and not rotated:
+    rotated = any("hadamard_signs" in use.auxiliaries for use in outcome.uses if use.parameter == _HEAD)
+    if _T2 in outcome.formats[_EMBEDDING] and not rotated:
         yield (
             f"{_EMBEDDING} as {_T2} binds, but the engine reads that only beside a rotated head, one whose use has "
             f"hadamard_signs: give them in a [[use]] of {_HEAD}, or choose another format"
         )
     policies, divisors = [], []
-    for names, uses in _shared_nvfp4(stored):
+    for names, uses in _shared_nvfp4(outcome):
         found = {use.activation_policy for use in uses}
         if len(found) > 1:
             policies.append(names)
@@ -144,10 +144,10 @@ def unread(stored: Stored) -> Iterator[str]:
         )
 
 
-def across_layers(stored: Stored) -> Iterator[str]:
+def across_layers(outcome: Outcome) -> Iterator[str]:
     """Objects that several layers read, which an engine on several devices has no place for."""
     layers: dict[int, dict[str, str]] = {}
-    for name, (object, _) in stored.places.items():
+    for name, (object, _) in outcome.places.items():
         if name.startswith("text/layers/"):
             layers.setdefault(object, {}).setdefault(name.split("/")[2], name)
     shared = [" and ".join([*names.values()][:2]) for names in layers.values() if len(names) > 1]
@@ -155,14 +155,14 @@ def across_layers(stored: Stored) -> Iterator[str]:
         yield f"{_and_more(shared)} are in one object, which an engine refuses where their layers are on other devices"
 
 
-def _shared_nvfp4(stored: Stored) -> Iterator[tuple[str, list[Use]]]:
+def _shared_nvfp4(outcome: Outcome) -> Iterator[tuple[str, list[Use]]]:
     """Names of several parameters in one nvfp4 object, and their uses."""
     members: dict[int, list[str]] = {}
-    for name, (object, _) in stored.places.items():
-        if stored.formats[name] == (_NVFP4,):
+    for name, (object, _) in outcome.places.items():
+        if outcome.formats[name] == (_NVFP4,):
             members.setdefault(object, []).append(name)
     uses: dict[str, list[Use]] = {}
-    for use in stored.uses:
+    for use in outcome.uses:
         uses.setdefault(use.parameter, []).append(use)
     for names in members.values():
         if len(names) > 1:
@@ -173,8 +173,8 @@ def _and_more(names: list[str]) -> str:
     return f"{names[0]} (and {len(names) - 1} more)" if len(names) > 1 else names[0]
 
 
-def _computes(way: _Way, stored: Stored, before: str) -> bool:
-    return all(_reads(stored.bank(_full(members, before)), formats) for members, formats in way.items())
+def _computes(way: _Way, outcome: Outcome, before: str) -> bool:
+    return all(_reads(outcome.bank(_full(members, before)), formats) for members, formats in way.items())
 
 
 def _reads(format: str | None, formats: tuple[str, ...]) -> bool:
@@ -187,12 +187,12 @@ def _full(members: str, before: str) -> list[str]:
     return [before + member for member in members.split()]
 
 
-def _described(members: str, stored: Stored, before: str) -> str:
+def _described(members: str, outcome: Outcome, before: str) -> str:
     """What a bank of the layer is stored as."""
-    format = stored.bank(_full(members, before))
+    format = outcome.bank(_full(members, before))
     if format is not None:
         return f"{_listed(members, ' + ')} as {format}"
-    formats = dict.fromkeys(found for name in _full(members, before) for found in stored.formats[name])
+    formats = dict.fromkeys(found for name in _full(members, before) for found in outcome.formats[name])
     return f"{_listed(members, ', ')} apart, as {', '.join(formats)}"
 
 
