@@ -11,12 +11,12 @@ import pytest
 import ninfer_convert
 
 PACKAGE = Path(ninfer_convert.__file__).parent
-FOUNDATION = {"errors", "named", "natural", "policies", "stages", "strict_json"}
+FOUNDATION = {"errors", "natural", "paths", "policies", "stages", "strict_json"}
 
 MAY_IMPORT = {
     "errors": set(),
-    "named": {"errors"},
     "natural": set(),
+    "paths": {"errors"},
     "policies": set(),
     "stages": set(),
     "strict_json": {"errors"},
@@ -51,8 +51,8 @@ THIRD_PARTY = {
 KERNELS_INSIDE_FUNCTIONS = {"formats", "layouts"}
 LIGHT = {
     "errors",
-    "named",
     "natural",
+    "paths",
     "policies",
     "stages",
     "strict_json",

@@ -27,7 +27,7 @@ from ninfer_convert.container.positioned import BINARY, FilePool, read_at
 from ninfer_convert.errors import ArtifactError, Problem, printable, unknown
 from ninfer_convert.formats import FORMATS
 from ninfer_convert.layouts import LAYOUTS, Layout, Tensor
-from ninfer_convert.named import regular_file, unreadable
+from ninfer_convert.paths import regular_file, unreadable
 
 if TYPE_CHECKING:
     from ninfer_convert.container.records import Directory, File, Object, TensorObject

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ninfer_convert.errors import Problem, SourceError
-from ninfer_convert.named import refuse_irregular, unreadable
+from ninfer_convert.paths import refuse_irregular, unreadable
 from ninfer_convert.stages import stage
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from ninfer_convert.errors import Problem, SourceError, printable
-from ninfer_convert.named import AGAIN, regular_file
+from ninfer_convert.paths import AGAIN, regular_file
 from ninfer_convert.sources import files
 
 Kind = Literal["safetensors", "gguf", "json"]
