@@ -110,15 +110,15 @@ def pair(artifact: OpenArtifact, other: OpenArtifact | Checkpoint) -> Pairing:
 def _moved(theirs: StoredParameter, ours: Arrangement, own: Arrangement) -> Counterpart:
     """A parameter of another artifact, its columns put as ours stand; axes are those of the parameter in both."""
     source = replace(own, transposed=False).undone(ParameterSource(theirs))
-    return _Tensor(replace(ours, transposed=False).of(source), theirs.format)
+    return _Tensor(_arranged(source, replace(ours, transposed=False)), theirs.format)
 
 
-def _arranged(tensor: Source, arrangement: Arrangement) -> Source:
-    """What a checkpoint has, as the parameter lies; one of another shape as it is, for that to be told."""
+def _arranged(source: Source, arrangement: Arrangement) -> Source:
+    """What the other side has, as the parameter lies; one of another shape as it is, for that to be told."""
     try:
-        return arrangement.of(tensor)
+        return arrangement.of(source)
     except IndexError:
-        return tensor
+        return source
 
 
 @dataclass(frozen=True)

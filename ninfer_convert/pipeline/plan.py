@@ -167,7 +167,7 @@ def _read(inputs: Inputs, recipe: Recipe, shaping: Shaping, resolution: Resoluti
         **{Path(path): f"source {printable(name)}" for name, path in shaping.sources.items()},
         **{Path(path): f"the resource {printable(role)}" for role, path in shaping.resources.items()},
         **{path: "the recipe's code" for path in code if path is not None},
-        **{file.path: "the recipe" for file in recipe.files},
+        **{file.path: "the recipe" for file in recipe.files if not file.builtin},
         **{path: f"source {printable(name)}" for name, each in inputs.checkpoints.items() for path in each.read},
         **dict.fromkeys(inputs.main.checkpoint.read, "the checkpoint"),
     }

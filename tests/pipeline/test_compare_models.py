@@ -9,6 +9,8 @@ import pytest
 from ninfer_convert import compare, convert
 from tests.architectures import small
 from tests.architectures.small_gguf import write as write_gguf
+from tests.pipeline import artifacts
+from tests.support import gaussian
 
 
 @pytest.mark.parametrize("kind", ["dense", "experts of their own", "experts in banks"])
@@ -69,3 +71,14 @@ def test_columns_in_llama_cpps_order_are_met_in_it(tmp_path: Path) -> None:
         # Values are whole numbers up to 128: an 8-bit step is about 1, another order would be off by hundreds.
         assert found.metrics.max <= step, (ours, other)
         assert found.reference == reference, (ours, other)
+
+
+def test_columns_of_a_parameter_of_another_shape_are_not_moved(tmp_path: Path) -> None:
+    write_gguf(tmp_path, small.KINDS["dense"], blocks=True)
+    convert(tmp_path / "m.gguf", "gguf", tmp_path / "gguf.ninfer")
+    name = "text/layers/0/gdn/output"
+    other = artifacts.write(tmp_path / "b.ninfer", {name: artifacts.floats("fp32", gaussian((4, 6)))})
+    (told,) = compare(tmp_path / "gguf.ninfer", other).shapes
+    assert (told.name, told.b) == (name, (4, 6))
+    (told,) = compare(other, tmp_path / "gguf.ninfer").shapes
+    assert (told.name, told.a) == (name, (4, 6))

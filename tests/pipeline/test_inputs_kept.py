@@ -108,6 +108,16 @@ def test_what_is_no_input_is_replaced(folder: Path, tmp_path: Path) -> None:
     output.unlink()
 
 
+def test_a_built_in_recipe_is_no_file_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    checkpoint(Path("m.safetensors"), {"a": weights(4, 64)})
+    Path("elsewhere").mkdir()
+    Path("elsewhere/r.toml").write_text(lines("schema = 1", 'extends = "bf16"'))
+    Path("bf16.toml").write_text("older")
+    convert("m.safetensors", "elsewhere/r.toml", "bf16.toml", running=Running(force=True))
+    assert Path("bf16.toml").read_bytes().startswith(b"NINFER")
+
+
 @pytest.mark.parametrize("standing", ["file", "folder", "full"])
 def test_the_destination_is_refused_before_any_code_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, standing: str
