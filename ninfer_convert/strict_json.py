@@ -18,6 +18,8 @@ from ninfer_convert.errors import printable
 
 MAX_DEPTH = 64
 
+_SPELLED_AT_MOST = 60
+
 _BEYOND = "beyond binary64"
 _INFINITE = 2**1024 - 2**970
 """The least whole number that binary64 rounds to infinity."""
@@ -86,6 +88,12 @@ def check(value: Any) -> None:
         for item in level:
             if type(item) is int and not -_INFINITE < item < _INFINITE:
                 raise JsonFault(f"holds {_long_number(str(item))}{_place(value, item)}, {_BEYOND}")
+
+
+def spelled(value: object) -> str:
+    """A value as JSON has it, for messages: on one line, printable, cut where it is long."""
+    text = printable(json.dumps(value, ensure_ascii=False))
+    return text if len(text) <= _SPELLED_AT_MOST else f"{text[: _SPELLED_AT_MOST - 3]}..."
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -69,6 +70,18 @@ def test_the_edges_of_what_is_read() -> None:
     assert parse(b'"\\ud83d\\ude00"') == "\U0001f600"
     assert parse(b'[1, true, 1.0, ""]') == [1, True, 1.0, ""]
     assert type(parse(b"true")) is bool
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (["x", True, None, 1.0], '["x", true, null, 1.0]'),
+        ("é\n\x7f\x1b", '"é\\n\\x7f\\u001b"'),
+        ({"a": "b" * 100}, f'{{"a": "{"b" * 50}...'),
+    ],
+)
+def test_values_in_messages(value: Any, expected: str) -> None:
+    assert strict_json.spelled(value) == expected
 
 
 @pytest.mark.parametrize("enabled", [True, False])

@@ -77,7 +77,7 @@ def _read(config: Mapping[str, Any], path: str) -> _Sizes:
     sizes = _Sizes(
         hidden=hidden,
         vocabulary=members.size("vocab_size"),
-        layers=members.size("num_hidden_layers"),
+        layers=members.count("num_hidden_layers"),
         heads=heads,
         key_heads=members.size("num_key_value_heads", heads),
         head=members.size("head_dim", 128 if qwen3 else hidden // max(heads, 1)),

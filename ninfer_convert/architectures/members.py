@@ -7,9 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ninfer_convert.errors import Problem, printable
+from ninfer_convert.errors import Problem
+from ninfer_convert.strict_json import spelled
 
 U32 = 1 << 32
+
+COUNTED_AT_MOST = 4096
+"""The most layers, heads or experts of a layer: something is made for each of them before a tensor is looked at, so
+that a few digits in a config must not take all memory."""
 
 
 @dataclass(frozen=True)
@@ -33,15 +38,19 @@ class Members:
         value = self.members.get(name)
         return default if value is None else value
 
-    def size(self, name: str, default: int | None = None) -> int:
-        """A positive whole number that fits 32 bits; 0 for one that does not. `default` where it is absent."""
+    def size(self, name: str, default: int | None = None, most: int = U32 - 1) -> int:
+        """A whole number from 1 to `most`, which fits 32 bits; 0 for another. `default` where it is absent."""
         value = self.get(name)
         if value is None and default is not None:
             return default
-        if type(value) is int and 0 < value < U32:
+        if type(value) is int and 0 < value <= most:
             return value
-        self.wrong(name, value, f"a whole number from 1 to {U32 - 1}")
+        self.wrong(name, value, f"a whole number from 1 to {most}")
         return 0
+
+    def count(self, name: str) -> int:
+        """A size that is a number of layers, heads or experts."""
+        return self.size(name, most=COUNTED_AT_MOST)
 
     def flag(self, name: str) -> bool:
         """true or false; false where it is absent."""
@@ -64,7 +73,7 @@ class Members:
         """The member, where it is present, must be this value of this type."""
         value = self.get(name, expected)
         if type(value) is not type(expected) or value != expected:
-            self.wrong(name, value, _spelled(expected))
+            self.wrong(name, value, spelled(expected))
 
     def inside(self, name: str) -> Members:
         """The object that a member is; an empty one where there is none."""
@@ -76,7 +85,7 @@ class Members:
 
     def wrong(self, name: str, value: object, expected: str) -> None:
         """Note that a member is not what it must be."""
-        found = "is missing" if value is None else f"is {_spelled(value)}"
+        found = "is missing" if value is None else f"is {spelled(value)}"
         self.problem(f"{self.place}{name} {found}, where {expected} was expected")
 
     def problem(self, message: str) -> None:
@@ -91,11 +100,3 @@ def binary32(value: float) -> float:
     except OverflowError:
         return 0.0
     return rounded
-
-
-def _spelled(value: object) -> str:
-    """A JSON value about as the file has it, shortened."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    text = printable(f'"{value}"' if isinstance(value, str) else str(value))
-    return text if len(text) <= 60 else f"{text[:57]}..."

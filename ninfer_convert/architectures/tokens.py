@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count, islice
 from typing import Any
 
-from ninfer_convert.errors import printable
+from ninfer_convert.strict_json import spelled
 
 TOKENIZER, TOKENIZER_CONFIG, GENERATION = "tokenizer.json", "tokenizer_config.json", "generation_config.json"
 
@@ -60,10 +61,13 @@ def token_faults(
     if faults:
         return faults
     ids = {entry.id for entry in entries}
-    missing = [id for id in range(max(ids, default=0)) if id not in ids]
-    if missing or not ids:
-        message = f"gives no token to the ids {_some(missing)}" if ids else "has no tokens"
-        return [Fault(TOKENIZER, f"{message}; {TOKENIZER_CONFIG} neither")]
+    if not ids:
+        return [Fault(TOKENIZER, f"has no tokens; {TOKENIZER_CONFIG} neither")]
+    missing = max(ids) + 1 - len(ids)
+    if missing:
+        # As the last id may be anything below 2^32, no list of all that are missing is made.
+        first = list(islice((id for id in count() if id not in ids), min(missing, _SHOWN)))
+        return [Fault(TOKENIZER, f"gives no token to the ids {_some(first, missing)}; {TOKENIZER_CONFIG} neither")]
     return _bad_stops(generation, len(ids))
 
 
@@ -102,15 +106,15 @@ def _disagreements(entries: list[_Entry]) -> Iterator[Fault]:
     for entry in entries:
         first = by_id.setdefault(entry.id, entry)
         if first.content != entry.content:
-            yield _differ(f"id {entry.id}", first, f"'{first.content}'", entry, f"'{entry.content}'")
+            yield _differ(f"id {entry.id}", first, spelled(first.content), entry, spelled(entry.content))
         first = by_content.setdefault(entry.content, entry)
         if first.id != entry.id:
-            yield _differ(f"token '{entry.content}'", first, f"id {first.id}", entry, f"id {entry.id}")
+            yield _differ(f"token {spelled(entry.content)}", first, f"id {first.id}", entry, f"id {entry.id}")
 
 
 def _differ(what: str, first: _Entry, one: str, second: _Entry, other: str) -> Fault:
     message = f"{what} is {one} in {first.file} ({first.member}), but {other} in {second.file} ({second.member})"
-    return Fault(second.file, printable(message))
+    return Fault(second.file, message)
 
 
 def _bad_stops(generation: Mapping[str, Any], tokens: int) -> list[Fault]:
@@ -121,6 +125,8 @@ def _bad_stops(generation: Mapping[str, Any], tokens: int) -> list[Fault]:
     return [Fault(GENERATION, message)] if bad else []
 
 
-def _some(items: list[Any]) -> str:
-    shown = ", ".join(printable(str(item)) for item in items[:_SHOWN])
-    return shown if len(items) <= _SHOWN else f"{shown} and {len(items) - _SHOWN} more"
+def _some(items: list[Any], total: int | None = None) -> str:
+    """The first of them, and how many more there are; `total` where not all of them are in the list."""
+    shown = ", ".join(map(spelled, items[:_SHOWN]))
+    more = (len(items) if total is None else total) - _SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown

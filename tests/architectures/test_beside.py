@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,13 +69,15 @@ def test_its_own_config_decides_the_prefix(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("member", "value", "stored"),
-    [("num_attention_heads", 6, "3"), ("tie_word_embeddings", True, "False"), ("linear_num_key_heads", 1, "2")],
+    [("num_attention_heads", 6, "3"), ("tie_word_embeddings", True, "false"), ("linear_num_key_heads", 1, "2")],
 )
 def test_what_no_shape_would_show_is_compared(tmp_path: Path, member: str, value: Any, stored: str) -> None:
     config = small.config(KIND)
     config["text_config"][member] = value
     folder = write(tmp_path / "o", KIND, "norm", config)
-    assert refusal(folder, request=BESIDE) == [("other-model", f"{member} is {value}, but {stored} in the main input")]
+    assert refusal(folder, request=BESIDE) == [
+        ("other-model", f"{member} is {json.dumps(value)}, but {stored} in the main input")
+    ]
 
 
 def test_tensors_of_another_shape_are_refused(tmp_path: Path) -> None:

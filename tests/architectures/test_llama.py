@@ -93,6 +93,9 @@ def test_what_is_wrong_is_told_together(tmp_path: Path) -> None:
         ("bad-config", 'hidden_size is "wide", where a whole number from 1 to 4294967295 was expected'),
         ("bad-config", "mlp_bias is 1, where true or false was expected"),
     ]
+    write(tmp_path / "layers", {**LLAMA, "num_hidden_layers": 10**9}, LLAMA_LAYER)
+    message = "num_hidden_layers is 1000000000, where a whole number from 1 to 4096 was expected"
+    assert refusal(tmp_path / "layers", "llama") == [("bad-config", message)]
     write(tmp_path / "tensors", LLAMA, LLAMA_LAYER, "model.extra")
     config = {**LLAMA, "intermediate_size": 95, "attention_bias": True}
     write_files(tmp_path / "tensors", {"config.json": config})

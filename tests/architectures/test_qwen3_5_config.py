@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +146,7 @@ def test_where_the_rotary_embedding_is_told(members: dict[str, Any], stored: tup
 
 
 ONE_TO_U32 = "a whole number from 1 to 4294967295 was expected"
+ONE_TO_4096 = "a whole number from 1 to 4096 was expected"
 FOUR_LAYERS = "full_attention or linear_attention for each of 4 layers was expected"
 OVER_ZERO = "a number that is over zero and finite in binary32 was expected"
 RULES: list[tuple[dict[str, Any], str]] = [
@@ -164,18 +167,20 @@ RULES: list[tuple[dict[str, Any], str]] = [
         for name in (
             "hidden_size",
             "vocab_size",
-            "num_hidden_layers",
             "max_position_embeddings",
-            "num_attention_heads",
             "num_key_value_heads",
             "head_dim",
             "linear_num_key_heads",
             "linear_key_head_dim",
-            "linear_num_value_heads",
             "linear_value_head_dim",
             "linear_conv_kernel_dim",
             "intermediate_size",
         )
+    ),
+    *(
+        ({name: value}, f"{name} {found}, where {ONE_TO_4096}")
+        for name in ("num_hidden_layers", "num_attention_heads", "linear_num_value_heads")
+        for value, found in (("absent", "is missing"), (0, "is 0"), (4097, "is 4097"), (10**9, "is 1000000000"))
     ),
     ({"head_dim": None}, f"head_dim is missing, where {ONE_TO_U32}"),
     ({"tie_word_embeddings": 1}, "tie_word_embeddings is 1, where true or false was expected"),
@@ -185,9 +190,10 @@ RULES: list[tuple[dict[str, Any], str]] = [
     ({"rms_norm_eps": 1e60}, f"rms_norm_eps is 1e+60, where {OVER_ZERO}"),
     ({"rms_norm_eps": True}, f"rms_norm_eps is true, where {OVER_ZERO}"),
     ({"full_attention_interval": 0}, f"full_attention_interval is 0, where {ONE_TO_U32}"),
-    ({"layer_types": ["full_attention"]}, f"layer_types is ['full_attention'], where {FOUR_LAYERS}"),
+    ({"layer_types": ["full_attention"]}, f'layer_types is ["full_attention"], where {FOUR_LAYERS}'),
     ({"layer_types": "full_attention"}, f'layer_types is "full_attention", where {FOUR_LAYERS}'),
-    ({"layer_types": ["l", "l", "l", "l"]}, f"layer_types is ['l', 'l', 'l', 'l'], where {FOUR_LAYERS}"),
+    ({"layer_types": ["l", "l", "l", "l"]}, f'layer_types is ["l", "l", "l", "l"], where {FOUR_LAYERS}'),
+    ({"layer_types": [["x"], None] * 2}, f'layer_types is [["x"], null, ["x"], null], where {FOUR_LAYERS}'),
     ({"hidden_act": "gelu"}, 'hidden_act is "gelu", where "silu" was expected'),
     ({"attention_bias": True}, "attention_bias is true, where false was expected"),
     ({"attention_bias": 0}, "attention_bias is 0, where false was expected"),
@@ -219,7 +225,7 @@ RULES: list[tuple[dict[str, Any], str]] = [
     *(
         (
             {"rope_parameters": {**ROPE, "mrope_section": section}},
-            f"rope_parameters.mrope_section is {section}, where a list of three whole numbers was expected",
+            f"rope_parameters.mrope_section is {json.dumps(section)}, where a list of three whole numbers was expected",
         )
         for section in ([4], [2, 1, -1], [2, 1, 1.0], [True, 1, 2], 4)
     ),
@@ -252,11 +258,34 @@ def test_each_rule_of_the_fact_sheet(members: dict[str, Any], message: str) -> N
     assert faults(changed(members)) == [message]
 
 
-@pytest.mark.parametrize(
-    "name", ["num_experts", "num_experts_per_tok", "moe_intermediate_size", "shared_expert_intermediate_size"]
-)
+@pytest.mark.parametrize("name", ["num_experts_per_tok", "moe_intermediate_size", "shared_expert_intermediate_size"])
 def test_experts_have_sizes(name: str) -> None:
     assert faults(changed({name: "absent"}, EXPERTS)) == [f"{name} is missing, where {ONE_TO_U32}"]
+
+
+def test_a_number_of_experts_that_no_memory_holds() -> None:
+    assert faults(changed({"num_experts": 10**9}, EXPERTS)) == [f"num_experts is 1000000000, where {ONE_TO_4096}"]
+    assert faults(changed({"num_experts": 4096, "num_hidden_layers": 33}, EXPERTS)) == [
+        "4096 experts in each of 33 layers are 135168, over 131072"
+    ]
+
+
+@pytest.mark.parametrize("section", list(product(range(5), repeat=3))[1:])
+def test_pairs_take_turns_between_the_axes(section: tuple[int, ...]) -> None:
+    turns = [pair % 3 if pair < 3 * section[pair % 3] else 0 for pair in range(sum(section))]
+    found = [turns.count(axis) for axis in range(3)]
+    config = changed({"head_dim": 4 * sum(section), "rope_parameters": {**ROPE, "mrope_section": list(section)}})
+    if found == list(section):
+        assert read_text_config(config, "c.json").stored["rope_parameters"]["mrope_section"] == found
+    else:
+        (message,) = faults(config)
+        assert message.endswith(f"time, height and width would get {found}")
+
+
+def test_more_pairs_than_could_be_counted_one_by_one() -> None:
+    rope = {**ROPE, "mrope_section": [1 << 30, 0, 0], "partial_rotary_factor": 1.0}
+    config = changed({"head_dim": 1 << 31, "rope_parameters": rope})
+    assert read_text_config(config, "c.json").stored["rope_parameters"]["mrope_section"] == [1 << 30, 0, 0]
 
 
 def test_no_more_experts_are_chosen_than_there_are() -> None:

@@ -87,7 +87,7 @@ def test_a_missing_file_and_tokens_that_disagree_are_told_together(tmp_path: Pat
     assert missing[0] == "missing-resource"
     assert tokens == (
         "bad-tokens",
-        "id 7 is '<end>' in tokenizer.json (added_tokens), but '<stop>' in tokenizer_config.json "
+        'id 7 is "<end>" in tokenizer.json (added_tokens), but "<stop>" in tokenizer_config.json '
         "(added_tokens_decoder)",
     )
 

@@ -12,7 +12,12 @@ VOCABULARY = 10
 
 
 def faults(
-    vocab: Any = None, added: Any = None, decoder: Any = None, stops: Any = None, **tokenizer: Any
+    vocab: Any = None,
+    added: Any = None,
+    decoder: Any = None,
+    stops: Any = None,
+    vocabulary: int = VOCABULARY,
+    **tokenizer: Any,
 ) -> list[tuple[str, str]]:
     """(file, message) for tokens 0 to 3, with what differs."""
     tokenizer = {
@@ -22,7 +27,7 @@ def faults(
     }
     config = {"added_tokens_decoder": {"3": {"content": "<end>"}} if decoder is None else decoder}
     generation = {} if stops is None else {"eos_token_id": stops}
-    return [(fault.file, fault.message) for fault in token_faults(tokenizer, config, generation, VOCABULARY)]
+    return [(fault.file, fault.message) for fault in token_faults(tokenizer, config, generation, vocabulary)]
 
 
 def test_ids_may_stand_in_any_of_the_three_places() -> None:
@@ -39,7 +44,7 @@ def test_generation_stops_at_known_tokens(stops: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stops", "bad"), [(4, "4"), (-1, "-1"), ([0, 4, 5], "4, 5"), ("3", "3"), (True, "True"), ([None], "None")]
+    ("stops", "bad"), [(4, "4"), (-1, "-1"), ([0, 4, 5], "4, 5"), ("3", '"3"'), (True, "true"), ([None], "null")]
 )
 def test_generation_stops_at_none_that_is_not_a_token(stops: Any, bad: str) -> None:
     message = f"eos_token_id names what is none of the 4 tokens: {bad}"
@@ -52,7 +57,7 @@ CONFLICTS: list[tuple[dict[str, Any], list[tuple[str, str]]]] = [
         [
             (
                 "tokenizer_config.json",
-                "id 3 is '<end>' in tokenizer.json (added_tokens), but '<stop>' in tokenizer_config.json "
+                'id 3 is "<end>" in tokenizer.json (added_tokens), but "<stop>" in tokenizer_config.json '
                 "(added_tokens_decoder)",
             )
         ],
@@ -62,21 +67,21 @@ CONFLICTS: list[tuple[dict[str, Any], list[tuple[str, str]]]] = [
         [
             (
                 "tokenizer_config.json",
-                "token '<end>' is id 3 in tokenizer.json (added_tokens), but id 4 in tokenizer_config.json "
+                'token "<end>" is id 3 in tokenizer.json (added_tokens), but id 4 in tokenizer_config.json '
                 "(added_tokens_decoder)",
             )
         ],
     ),
     (
         {"vocab": {"a": 0, "b": 1, "c": 1}, "added": [{"id": 2, "content": "<end>"}], "decoder": {}},
-        [("tokenizer.json", "id 1 is 'b' in tokenizer.json (model.vocab), but 'c' in tokenizer.json (model.vocab)")],
+        [("tokenizer.json", 'id 1 is "b" in tokenizer.json (model.vocab), but "c" in tokenizer.json (model.vocab)')],
     ),
     (
         {"added": [{"id": 2, "content": "<\n>"}], "decoder": {}},
         [
             (
                 "tokenizer.json",
-                "id 2 is 'c' in tokenizer.json (model.vocab), but '<\\n>' in tokenizer.json (added_tokens)",
+                'id 2 is "c" in tokenizer.json (model.vocab), but "<\\n>" in tokenizer.json (added_tokens)',
             )
         ],
     ),
@@ -141,6 +146,8 @@ def test_ids_that_no_token_has() -> None:
     assert faults(vocab={"a": 0, "c": 2}) == [("tokenizer.json", message)]
     message = f"gives no token to the ids 3, 4, 5 and 3 more{both}"
     assert faults(added=[], decoder={"9": {"content": "<end>"}}) == [("tokenizer.json", message)]
+    message = f"gives no token to the ids 4, 5, 6 and 4294967287 more{both}"
+    assert faults(decoder={str(2**32 - 2): {"content": "<far>"}}, vocabulary=2**32 - 1) == [("tokenizer.json", message)]
     assert faults(vocab={}, added=[], decoder={}) == [("tokenizer.json", f"has no tokens{both}")]
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from ninfer_convert.architectures.members import Members
 from ninfer_convert.errors import Problem, SourceError
+from ninfer_convert.strict_json import spelled
 
 _DENSE = ("Qwen3_5ForCausalLM", "qwen3_5_text")
 _MOE = ("Qwen3_5MoeForCausalLM", "qwen3_5_moe_text")
@@ -33,6 +33,11 @@ _LINEAR = (
     "linear_conv_kernel_dim",
 )
 _EXPERTS = ("num_experts", "num_experts_per_tok", "moe_intermediate_size", "shared_expert_intermediate_size")
+_COUNTED = ("num_attention_heads", "linear_num_value_heads", "num_experts")
+"""The members of these that something is made for each of."""
+
+EXPERTS_AT_MOST = 1 << 17
+"""The most experts of all layers together; 512 in each of 60 layers are a quarter of it."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,7 @@ def read_text_config(config: Mapping[str, Any], path: str) -> TextConfig:
     top = Members(config, path)
     architecture, model_type = _implementation(top)
     raw = top.inside("text_config") if "text_config" in top else top
-    layers = raw.size("num_hidden_layers")
+    layers = raw.count("num_hidden_layers")
     types = _layer_types(raw, layers)
     stored: dict[str, Any] = {
         "architectures": [architecture],
@@ -89,12 +94,12 @@ def read_text_config(config: Mapping[str, Any], path: str) -> TextConfig:
     raw.require("attention_bias", False)
     raw.require("attn_output_gate", True)
     if FULL in types:
-        stored |= {name: raw.size(name) for name in _ATTENTION}
+        stored |= _sizes(raw, _ATTENTION)
         stored["rope_parameters"] = _rope(raw)
     if LINEAR in types:
         raw.require("mamba_ssm_dtype", "float32")
-        stored |= {name: raw.size(name) for name in _LINEAR}
-    stored |= {name: raw.size(name) for name in (_EXPERTS if architecture == _MOE[0] else ("intermediate_size",))}
+        stored |= _sizes(raw, _LINEAR)
+    stored |= _sizes(raw, _EXPERTS if architecture == _MOE[0] else ("intermediate_size",))
     if not top.problems:
         for message in _broken_rules(stored):
             top.problem(message)
@@ -106,14 +111,16 @@ def read_text_config(config: Mapping[str, Any], path: str) -> TextConfig:
 def refuse_another_model(text: TextConfig, main: TextConfig, path: str) -> None:
     """Raise SourceError where a config differs from the main input's in what no shape of a tensor would show."""
     differences = [
-        Problem(
-            "other-model", f"{name} is {text.stored.get(name)}, but {main.stored.get(name)} in the main input", path
-        )
+        Problem("other-model", f"{name} is {spelled(own)}, but {spelled(expected)} in the main input", path)
         for name in ("tie_word_embeddings", *_ATTENTION, *_LINEAR)
-        if text.stored.get(name) != main.stored.get(name)
+        if (own := text.stored.get(name)) != (expected := main.stored.get(name))
     ]
     if differences:
         raise SourceError(differences)
+
+
+def _sizes(raw: Members, names: Iterable[str]) -> dict[str, int]:
+    return {name: raw.count(name) if name in _COUNTED else raw.size(name) for name in names}
 
 
 def _implementation(top: Members) -> tuple[str, str]:
@@ -151,7 +158,7 @@ def _rope(raw: Members) -> dict[str, Any]:
     scaling, parameters = raw.inside("rope_scaling"), raw.inside("rope_parameters")
     for name in scaling.members:
         if name in scaling and name in parameters and scaling.get(name) != parameters.get(name):
-            scaling.wrong(name, scaling.get(name), f"{parameters.get(name)}, as rope_parameters has it,")
+            scaling.wrong(name, scaling.get(name), f"{spelled(parameters.get(name))}, as rope_parameters has it,")
     union = {name: parameters.get(name, scaling.get(name)) for name in (*scaling.members, *parameters.members)}
     rope = Members(union, raw.path, parameters.place, raw.problems)
     for kind in ("type", "rope_type"):
@@ -183,6 +190,9 @@ def _broken_rules(stored: Mapping[str, Any]) -> Iterator[str]:
     chosen, experts = stored.get("num_experts_per_tok", 0), stored.get("num_experts", 0)
     if chosen > experts:
         yield f"num_experts_per_tok is {chosen}, over num_experts, which is {experts}"
+    layers = stored["num_hidden_layers"]
+    if layers * experts > EXPERTS_AT_MOST:
+        yield f"{experts} experts in each of {layers} layers are {layers * experts}, over {EXPERTS_AT_MOST}"
     if "rope_parameters" in stored:
         yield from _broken_rope(stored["head_dim"], stored["rope_parameters"])
 
@@ -196,12 +206,13 @@ def _broken_rope(head_dim: int, rope: Mapping[str, Any]) -> Iterator[str]:
     elif rotated == 0 or rotated % 2:
         yield f"partial_rotary_factor {factor} of head_dim {head_dim} is {rotated} values, where pairs are rotated"
     elif sum(section) != rotated // 2:
-        yield f"mrope_section {section} adds up to {sum(section)}, where {rotated // 2} pairs are rotated"
+        yield f"mrope_section {spelled(section)} adds up to {sum(section)}, where {rotated // 2} pairs are rotated"
     elif (interleaved := _interleaved(section)) != section:
-        yield f"mrope_section {section} cannot be interleaved: time, height and width would get {interleaved}"
+        yield f"mrope_section {spelled(section)} cannot be interleaved: time, height and width would get {interleaved}"
 
 
 def _interleaved(section: list[int]) -> list[int]:
     """How many pairs each axis (time, height, width) turns where the pairs take turns."""
-    axes = Counter(pair % 3 if pair < 3 * section[pair % 3] else 0 for pair in range(sum(section)))
-    return [axes[axis] for axis in range(3)]
+    pairs = sum(section)
+    height, width = (len(range(axis, min(pairs, 3 * section[axis]), 3)) for axis in (1, 2))
+    return [pairs - height - width, height, width]
