@@ -21,7 +21,8 @@ class StoredType:
 
     Sizes are `block_bytes` for every `block_values` consecutive elements of a row. `numpy` is the dtype in which
     `Values` carries the words. `identical` is the format that keeps the words as they are, if there is one.
-    Encodings of several tensors (`kind == "encoded"`) have no size of their own.
+    Encodings of several tensors (`kind == "encoded"`) have no size of their own. `precision` are the bits that the
+    significand of a value may need, and those of its exponent; values of codes are binary32.
     """
 
     name: str
@@ -29,6 +30,7 @@ class StoredType:
     block_bytes: int = 0
     block_values: int = 1
     numpy: str | None = None
+    precision: tuple[int, int] = (24, 8)
     identical: str | None = None
     ggml: int | None = None
     remark: str = ""
@@ -50,19 +52,19 @@ class StoredType:
 
 
 _PLAIN = (
-    StoredType("BF16", "float", 2, numpy="uint16", identical="bf16", ggml=30),
-    StoredType("F16", "float", 2, numpy="uint16", ggml=1),
+    StoredType("BF16", "float", 2, numpy="uint16", precision=(8, 8), identical="bf16", ggml=30),
+    StoredType("F16", "float", 2, numpy="uint16", precision=(11, 5), ggml=1),
     StoredType("F32", "float", 4, numpy="float32", identical="fp32", ggml=0),
-    StoredType("F64", "float", 8, numpy="float64", ggml=28),
-    StoredType("I8", "integer", 1, numpy="int8", ggml=24),
-    StoredType("I16", "integer", 2, numpy="int16", ggml=25),
-    StoredType("I32", "integer", 4, numpy="int32", identical="int32", ggml=26),
-    StoredType("I64", "integer", 8, numpy="int64", ggml=27),
-    StoredType("U8", "integer", 1, numpy="uint8"),
-    StoredType("U16", "integer", 2, numpy="uint16"),
-    StoredType("U32", "integer", 4, numpy="uint32"),
-    StoredType("U64", "integer", 8, numpy="uint64"),
-    StoredType("BOOL", "bool", 1, numpy="uint8"),
+    StoredType("F64", "float", 8, numpy="float64", precision=(53, 11), ggml=28),
+    StoredType("I8", "integer", 1, numpy="int8", precision=(7, 0), ggml=24),
+    StoredType("I16", "integer", 2, numpy="int16", precision=(15, 0), ggml=25),
+    StoredType("I32", "integer", 4, numpy="int32", precision=(31, 0), identical="int32", ggml=26),
+    StoredType("I64", "integer", 8, numpy="int64", precision=(63, 0), ggml=27),
+    StoredType("U8", "integer", 1, numpy="uint8", precision=(8, 0)),
+    StoredType("U16", "integer", 2, numpy="uint16", precision=(16, 0)),
+    StoredType("U32", "integer", 4, numpy="uint32", precision=(32, 0)),
+    StoredType("U64", "integer", 8, numpy="uint64", precision=(64, 0)),
+    StoredType("BOOL", "bool", 1, numpy="uint8", precision=(1, 0)),
     StoredType("F8_E4M3", "opaque", 1),
     StoredType("F8_E5M2", "opaque", 1),
     StoredType("F8_E8M0", "opaque", 1),
@@ -145,6 +147,12 @@ CLASSES = MappingProxyType(
     }
 )
 """The classes of types that `where.dtype` accepts beside single names."""
+
+
+def may_round(stored: StoredType, format: str) -> bool:
+    """Whether a cast to `format`, if that is a direct one, can change a value; what int32 lacks is refused instead."""
+    held = next((t.precision for t in _PLAIN if t.identical == format and t.floating), None)
+    return held is not None and any(has < needs for has, needs in zip(held, stored.precision, strict=True))
 
 
 def ggml_type(number: int) -> StoredType:

@@ -8,18 +8,13 @@ from typing import TYPE_CHECKING
 
 from ninfer_convert.container import ResourceObject, TensorObject
 from ninfer_convert.formats import get_format
+from ninfer_convert.formats.stored import may_round, stored_type
 
 if TYPE_CHECKING:
     from ninfer_convert.container import Object
     from ninfer_convert.pipeline.planned import Member, Plan, PlannedTensor
     from ninfer_convert.recipe.resolution import Rule
     from ninfer_convert.values import Shape
-
-_DIRECT = {"bf16": (8, 8), "fp32": (24, 8)}
-_PRECISION = {"BF16": (8, 8), "F16": (11, 5), "F32": (24, 8), "F64": (53, 11), "BOOL": (1, 0)} | {
-    f"{sign}{bits}": (bits - (sign == "I"), 0) for sign in "IU" for bits in (8, 16, 32, 64)
-}
-"""Bits that a significand of the type may need, and bits of its exponent."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +91,7 @@ class StoredPiece:
     @property
     def lossy(self) -> bool:
         """Whether a cast to a direct format may round."""
-        return _may_round(self.stored, self.format)
+        return may_round(stored_type(self.stored), self.format)
 
 
 @dataclass(frozen=True)
@@ -151,10 +146,3 @@ def shares(items: Iterable[tuple[str, int, int]]) -> tuple[Share, ...]:
         total[2] += bytes
     found = (Share(name, *total) for name, total in totals.items())
     return tuple(sorted(found, key=lambda share: (-share.bytes, share.name)))
-
-
-def _may_round(stored: str, format: str) -> bool:
-    """Whether the cast to a direct format can change a value; values of codes are binary32."""
-    if format not in _DIRECT:
-        return False
-    return any(has < needs for has, needs in zip(_DIRECT[format], _PRECISION.get(stored, (24, 8)), strict=True))
