@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ninfer_convert.container import serialize
 from ninfer_convert.errors import printable
+from ninfer_convert.sources.labels import some
 
 if TYPE_CHECKING:
     from ninfer_convert.container import Directory
@@ -50,15 +51,40 @@ _BY_NAME = (
 
 
 def directory_differences(found: Directory, planned: Directory) -> Iterator[Difference]:
-    """Every member of `found`, an artifact's directory, that `planned` does not give alike; inputs come first."""
+    """Every member of `found`, an artifact's directory, that `planned` does not give alike; inputs come first, objects
+    that are only moved are told together."""
     size = sum(file.payload_bytes for file in found.files)
     if size != planned.payload_bytes:
         yield Difference("size", f"the payload is {size} bytes long; the plan gives {planned.payload_bytes}")
     ours, theirs = _content(found), _content(planned)
-    differing = [_told(*each) for each in _compare((), _by_name(ours), _by_name(theirs))]
-    yield from differing
+    differing = list(_compare((), _by_name(ours), _by_name(theirs)))
+    names = {**_names(planned), **_names(found)}
+    moved = [str(path[1]) for path, *_ in differing if _is_offset(path)]
+    together = len(moved) > 1
+    yield from (_told(*each, names) for each in differing if not (together and _is_offset(each[0])))
+    if together:
+        id = moved[0]
+        message = f"{len(moved)} objects stand at other offsets than the plan gives, {_owned(id, names)} the first"
+        yield Difference("directory", message, object=id)
     if not differing and json.dumps(ours) != json.dumps(theirs):
         yield Difference("directory", "the directory holds what the plan gives, in another order")
+
+
+def _is_offset(path: _Path) -> bool:
+    return path[0] == "objects" and path[-1] == "offset"
+
+
+def _names(directory: Directory) -> dict[str, list[str]]:
+    """The parameters that are bound to each object."""
+    names: dict[str, list[str]] = {}
+    for name, binding in directory.bindings.items():
+        for id in dict.fromkeys(binding.objects):
+            names.setdefault(id, []).append(name)
+    return names
+
+
+def _owned(id: str, names: Mapping[str, list[str]]) -> str:
+    return printable(f"{id} ({some(names[id])})" if id in names else id)
 
 
 def _content(directory: Directory) -> dict[str, Any]:
@@ -103,8 +129,11 @@ def _item(items: Sequence[Any], index: int) -> Any:
     return items[index] if index < len(items) else _ABSENT
 
 
-def _told(path: _Path, ours: Any, theirs: Any) -> Difference:
+def _told(path: _Path, ours: Any, theirs: Any, names: Mapping[str, list[str]]) -> Difference:
     where = _spelled(path)
+    owners = names.get(str(path[1]), []) if path[0] == "objects" else []
+    if owners:
+        where += printable(f" ({some(owners)})")
     if ours is _ABSENT:
         message = f"{where} is missing; the plan gives {_shown(theirs)}"
     elif theirs is _ABSENT:
@@ -113,7 +142,7 @@ def _told(path: _Path, ours: Any, theirs: Any) -> Difference:
         message = f"{where} is {_shown(ours)}; the plan gives {_shown(theirs)}"
     match path:
         case ("objects", id, *_) | ("provenance", "objects", id, *_):
-            return Difference("directory", message, object=str(id))
+            return Difference("directory", message, object=str(id), parameter=", ".join(owners) or None)
         case ("bindings" | "uses", name, *_) | ("provenance", "parameters", name, *_):
             return Difference("directory", message, parameter=str(name))
     return Difference("directory", message)

@@ -191,7 +191,10 @@ class TestDirectory:
             f"the payload is {container.read(tmp_path / 'm.ninfer').directory['files'][0]['payload_bytes']} bytes "
             f"long; the plan gives {other.payload_bytes}"
         )
-        assert 'objects[weight/000000].format is "q5_g64_fp16"; the plan gives "q4_g64_fp16"' in told(report)
+        assert 'objects[weight/000000].format (bank) is "q5_g64_fp16"; the plan gives "q4_g64_fp16"' in told(report)
+        moved = [message for message in told(report) if "offset" in message]
+        assert len(moved) == 1
+        assert "objects stand at other offsets than the plan gives, weight/000001 (" in moved[0]
 
     def test_objects_that_only_moved_are_compared(self, tmp_path: Path) -> None:
         """Everything behind the bank lies elsewhere, and is the same."""
