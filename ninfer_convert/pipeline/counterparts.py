@@ -218,6 +218,8 @@ class _Tensor:
         columns = self.shape[-1] if self.shape else 1
         if like.format not in self.exact or (columns, begin % columns) != (like.columns, like.lead):
             return None
+        if self.source.encoding is not None and self.source.encoding.columns:
+            return None  # its words stand in the order of the source below, its values in its own
         try:
             return self.source.words(like.format, begin // columns, -(-end // columns))
         except SourceError:  # a word that the format cannot hold; if it is anything else, its values will tell

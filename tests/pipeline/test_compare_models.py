@@ -9,6 +9,7 @@ import pytest
 from ninfer_convert import compare, convert
 from tests.architectures import small
 from tests.architectures.small_gguf import write as write_gguf
+from tests.oracle import container
 from tests.pipeline import artifacts
 from tests.support import gaussian
 
@@ -82,3 +83,20 @@ def test_columns_of_a_parameter_of_another_shape_are_not_moved(tmp_path: Path) -
     assert (told.name, told.b) == (name, (4, 6))
     (told,) = compare(other, tmp_path / "gguf.ninfer").shapes
     assert (told.name, told.a) == (name, (4, 6))
+
+
+def test_the_same_blocks_under_another_order_of_columns_are_other_values(tmp_path: Path) -> None:
+    write_gguf(tmp_path, small.KINDS["dense"], blocks=True)
+    convert(tmp_path / "m.gguf", "gguf", tmp_path / "gguf.ninfer")
+    made = container.read(tmp_path / "gguf.ninfer")
+    half = small.NV * small.DV // 2
+    for use in made.directory["uses"]:
+        if "auxiliaries" in use:
+            object = use["auxiliaries"]["input_columns"]["object"]
+            parts = [{"object": object, "range": [half, 2 * half]}, {"object": object, "range": [0, half]}]
+            use["auxiliaries"]["input_columns"] = {"parts": parts}
+    container.write(tmp_path / "moved.ninfer", made.directory, made.payload)
+    for other in ("gguf.ninfer", "m.gguf"):
+        found = {each.name: each for each in compare(tmp_path / "moved.ninfer", tmp_path / other).parameters}
+        assert found["text/layers/0/gdn/output"].metrics.max > 50, other
+        assert found["text/layers/0/gdn/z"].metrics.max == 0
