@@ -37,9 +37,9 @@ def sparse(folder: Path, name: str, rows: int, columns: int, dtype: str = "BF16"
     return write_sparse_safetensors(folder / name, {"w.weight": (dtype, (rows, columns), rows * columns * size)})
 
 
-def test_a_tensor_of_2_gib_takes_little_more_memory_than_one_of_1_mib(tmp_path: Path) -> None:
+def test_a_tensor_of_1_gib_takes_little_more_memory_than_one_of_1_mib(tmp_path: Path) -> None:
     small = peak_memory(sparse(tmp_path, "small.safetensors", 1024, 512), "q4")
-    large = peak_memory(sparse(tmp_path, "large.safetensors", 1 << 18, 1 << 12), "q4")
+    large = peak_memory(sparse(tmp_path, "large.safetensors", 1 << 17, 1 << 12), "q4")
     assert large - small < 300 * MiB
 
 
