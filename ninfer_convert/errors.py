@@ -32,11 +32,12 @@ class Problem:
     column: int | None = None
 
     def __str__(self) -> str:
-        """`path:line:column: message`, with the parts that are known."""
+        """`path:line:column: message` on one line, with the parts that are known."""
         where = printable(self.path) if self.path is not None else ""
         if self.line is not None:
             where += f":{self.line}" + (f":{self.column}" if self.column is not None else "")
-        return f"{where}: {self.message}" if where else self.message
+        message = printable(self.message)
+        return f"{where}: {message}" if where else message
 
 
 class NinferConvertError(Exception):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ninfer_convert import strict_json
 from ninfer_convert.architectures.base import Resource
 from ninfer_convert.architectures.tokens import GENERATION, TOKENIZER, TOKENIZER_CONFIG, token_faults
-from ninfer_convert.errors import Problem
+from ninfer_convert.errors import Problem, printable
 
 if TYPE_CHECKING:
     from ninfer_convert.sources.base import Checkpoint
@@ -30,7 +30,7 @@ def optional_resources(checkpoint: Checkpoint, given: Sequence[Resource], made: 
         if resource.content:
             found.append(resource)
         else:
-            message = f"is empty and does not become the resource {resource.role}"
+            message = f"is empty and does not become the resource {printable(resource.role)}"
             warnings.append(Problem("empty-resource", message, path=resource.origin))
     return tuple(found), tuple(warnings)
 
@@ -52,7 +52,9 @@ def text_resources(checkpoint: Checkpoint, given: Sequence[Resource], vocabulary
     ]
     for resource in given:
         if resource.role not in TEXT_FILES:
-            message = f"{resource.role} is no resource of {resource.component}; it has {', '.join(TEXT_FILES)}"
+            message = (
+                f"{printable(resource.role)} is no resource of {resource.component}; it has {', '.join(TEXT_FILES)}"
+            )
             problems.append(Problem("unknown-resource", message, path=resource.origin))
     objects: dict[str, Any] = {}
     for role, resource in found.items():

@@ -84,7 +84,7 @@ class Output:
         label = f"{kind}:"
         if colours(sys.stderr):
             label = click.style(label, fg=colour, bold=True)
-        to_stderr(f"{label} {_clean(message)}\n")
+        to_stderr(f"{label} {message}\n")
 
 
 def colours(stream: TextIO | None) -> bool:

@@ -95,7 +95,9 @@ def request(checkpoint: Checkpoint, recipe: Recipe, shaping: Shaping, architectu
     for role, path in shaping.resources.items():
         given = read_whole(Path(path), path)
         if given is None:
-            raise SourceError(Problem("no-such-file", f"does not exist; it was given for the role {role}", path=path))
+            raise SourceError(
+                Problem("no-such-file", f"does not exist; it was given for the role {printable(role)}", path=path)
+            )
         resources["text", role] = Resource("text", role, given, path)
     return Request(
         components=components or None,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 import ninfer_convert
 from ninfer_convert.cli.main import COMMANDS
+from tests.cli.checkpoints import make
 from tests.cli.program import environment, ok, run
 
 
@@ -75,7 +77,7 @@ def test_a_missing_recipe_says_where_to_find_one() -> None:
     assert ran.stderr.endswith("Try 'ninfer-convert convert --help'.\n")
 
 
-@pytest.mark.parametrize("jobs", ["0", "-1", "many", "100000"])
+@pytest.mark.parametrize("jobs", ["0", "-1", "many", "100000", "٣"])
 def test_jobs_must_be_a_sensible_number(jobs: str) -> None:
     ran = run("model.safetensors", "-r", "q4", "--jobs", jobs)
     assert ran.status == 2
@@ -124,9 +126,18 @@ def test_control_characters_of_an_argument_are_escaped(tmp_path: Path) -> None:
     assert ran.status == 1
     assert "\x1b" not in ran.stderr
     assert "evil\\x1b[31m\\nname" in ran.stderr
-    ran = run("plan", "x", "evil\x1b[31m", cwd=tmp_path)
+    ran = run("plan", "x", "evil\x1b[31m\nname", "-r", "q4", cwd=tmp_path)
     assert ran.status == 2
-    assert "\x1b" not in ran.stderr
+    assert "(evil\\x1b[31m\\nname)\n" in ran.stderr
+
+
+@pytest.mark.parametrize("file", ["absent", "empty"])
+def test_control_characters_of_a_role_are_escaped(tmp_path: Path, file: str) -> None:
+    (make(tmp_path) / "empty").touch()
+    said = run("plan", "model.safetensors", "-r", "q4", "--resource", f"a\nb={file}", "--json", cwd=tmp_path)
+    messages = json.loads(said.stderr or said.stdout)
+    told = [problem["message"] for problem in (*messages.get("errors", ()), *messages["warnings"])]
+    assert any(message.endswith(" a\\nb") for message in told)
 
 
 def test_the_traceback_comes_with_debug_alone(tmp_path: Path) -> None:
