@@ -83,15 +83,23 @@ def named(artifact: OpenArtifact, like: str | os.PathLike[str] | None) -> Named:
 def _members(artifact: OpenArtifact, found: Views, shown: str) -> tuple[dict[str, dict[Source, _Part]], list[Problem]]:
     """For each tensor the views of it that are parameters, with these; and a warning of each whose values are left out.
 
-    Raises OutputError with every parameter that is of no tensor of the checkpoint `shown`, or does not fit.
+    Raises OutputError with every parameter that is of no tensor of the checkpoint `shown`, or does not fit; one error
+    where that is most of them.
     """
     by_parameter = found.all
     members: dict[str, dict[Source, _Part]] = {}
-    unknown, unfit, warnings = [], [], []
+    absent = [name for name in artifact if name not in by_parameter]
+    if 2 * len(absent) > len(artifact):
+        message = (
+            f"{len(absent)} of the {len(artifact)} parameters were made from no tensor of {printable(shown)}, "
+            f"{printable(absent[0])} the first; give the checkpoint that the artifact was made from"
+        )
+        raise OutputError(Problem("another-model", message, tensor=absent[0]))
+    unknown = [_no_counterpart(name, f"was made from no tensor of {printable(shown)}") for name in absent]
+    unfit, warnings = [], []
     for name, parameter in artifact.items():
         view = by_parameter.get(name)
         if view is None:
-            unknown.append(_no_counterpart(name, f"was made from no tensor of {printable(shown)}"))
             continue
         tensor = printable(view.name)
         part = _Part(parameter, found.arranged[name].undone(ParameterSource(parameter)))
