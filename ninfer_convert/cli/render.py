@@ -11,14 +11,21 @@ if TYPE_CHECKING:
     from ninfer_convert.pipeline.summary import Share
 
 SHOWN_CHARACTERS = 100
+"""Of a long text, and the widest column: one that all rows were padded to could make a listing of any length."""
+
+CELL_CHARACTERS = 1000
+"""Shown of a cell or a fact; names come from files, and --json has them whole."""
 
 
 def table(
     header: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = (), heading: Callable[[str], str] = str
 ) -> Iterator[str]:
-    """Lines of columns as wide as their widest cell, those named in `right` flush right; cells are made printable."""
-    cells = [[*map(printable, row)] for row in rows]
-    widths = [max(map(len, column)) for column in zip(header, *cells, strict=True)]
+    """Lines of columns as wide as their widest cell that fits, those named in `right` flush right.
+
+    Cells are made printable; a long one stands out of its column, a very long one is cut.
+    """
+    cells = [[*map(_cell, row)] for row in rows]
+    widths = [_width(column) for column in zip(header, *cells, strict=True)]
     flush_right = set(right)
     columns = zip(header, widths, strict=True)
     line = "  ".join(f"{{:{'>' if name in flush_right else '<'}{width}}}" for name, width in columns)
@@ -29,8 +36,8 @@ def table(
 
 def facts(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Lines of a name and what is to be said of it, indented."""
-    known = [(printable(name), printable(text)) for name, text in pairs]
-    width = max((len(name) for name, _ in known), default=0)
+    known = [(_cell(name), _cell(text)) for name, text in pairs]
+    width = _width(name for name, _ in known)
     return (f"  {name.ljust(width)}  {text}".rstrip() for name, text in known)
 
 
@@ -57,9 +64,9 @@ def shares_json(shares: Iterable[Share], counted: str) -> list[dict[str, Any]]:
     ]
 
 
-def shortened(text: str) -> str:
+def shortened(text: str, most: int = SHOWN_CHARACTERS) -> str:
     """A long text's beginning, and its length."""
-    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}... ({len(text):,} characters)"
+    return text if len(text) <= most else f"{text[:most]}... ({len(text):,} characters)"
 
 
 def no_such(kind: str, name: str, known: Iterable[str]) -> str:
@@ -107,6 +114,14 @@ def shape(axes: Sequence[int]) -> str:
 def plural(count: int, word: str) -> str:
     """1 tensor; 2 tensors; 1,200 tensors."""
     return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
+
+
+def _cell(text: str) -> str:
+    return printable(shortened(text, CELL_CHARACTERS))
+
+
+def _width(column: Iterable[str]) -> int:
+    return max((len(text) for text in column if len(text) <= SHOWN_CHARACTERS), default=0)
 
 
 def _digits(number: float) -> str:

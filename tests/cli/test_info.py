@@ -277,11 +277,24 @@ def test_an_unknown_type_is_listed_by_its_number(tmp_path: Path) -> None:
 
 
 def test_long_metadata_is_shortened_in_text_and_whole_in_json(tmp_path: Path) -> None:
-    text = json.dumps({"__metadata__": {"note": "x" * 5000}}).encode()
+    text = json.dumps({"__metadata__": {"note": "x" * 5000, "k" * 500: "1"}}).encode()
     (tmp_path / "m.safetensors").write_bytes(struct.pack("<Q", len(text)) + text)
     shown = ok("info", "m.safetensors", cwd=tmp_path).stdout
-    assert "xxx... (5,000 characters)" in shown
+    assert "  note  xxx" in shown
+    assert "xxx... (5,000 characters)\n" in shown
     assert ok("info", "m.safetensors", "--json", cwd=tmp_path).result["metadata"]["note"] == "x" * 5000
+
+
+def test_long_names_widen_no_column_and_very_long_ones_are_cut(tmp_path: Path) -> None:
+    words = ("F32", (1,), bytes(4))
+    tensors = {"n" * 60_000: words, "m" * 150: words, "k" * 80: words, "short": words}
+    write_safetensors(tmp_path / "m.safetensors", tensors)
+    listed = ok("info", "m.safetensors", "--tensors", cwd=tmp_path).stdout.splitlines()
+    lengths = {line.split()[0]: len(line) for line in listed if "F32" in line and "  1  " in line}
+    assert lengths["short"] == lengths["k" * 80] < lengths["m" * 150] < 250
+    assert f"{'n' * 1000}... (60,000 characters)  F32" in "\n".join(listed)
+    json_names = [tensor["name"] for tensor in ok("info", "m.safetensors", "--json", cwd=tmp_path).result["tensors"]]
+    assert set(json_names) == set(tensors)
 
 
 def test_warnings_of_a_checkpoint_are_told(tmp_path: Path) -> None:
