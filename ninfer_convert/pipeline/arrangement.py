@@ -52,7 +52,9 @@ def arrangements(artifact: OpenArtifact) -> dict[str, Arrangement]:
     """Of every parameter. Raises ArtifactError where uses tell of several orders of columns, or of none."""
     orders = _column_orders(artifact)
     return {
-        name: Arrangement(len(parameter.shape) > 1 and recorded.transposed(artifact.directory, name), orders.get(name))
+        name: Arrangement(
+            len(parameter.shape) > 1 and recorded.transposed(artifact.directory, name) is not None, orders.get(name)
+        )
         for name, parameter in artifact.items()
     }
 

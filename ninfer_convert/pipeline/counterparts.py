@@ -20,6 +20,7 @@ from ninfer_convert.formats.stored import stored_type
 from ninfer_convert.pipeline import recorded
 from ninfer_convert.pipeline.arrangement import arrangements
 from ninfer_convert.pipeline.parameters import ParameterSource
+from ninfer_convert.pipeline.provenance import file_name
 from ninfer_convert.pipeline.stored import OpenArtifact
 from ninfer_convert.sources.config import read_config
 from ninfer_convert.sources.encoded import classify
@@ -155,15 +156,24 @@ def views(artifact: OpenArtifact, checkpoint: Checkpoint) -> Views:
     unread = tuple(module.parameter for module in classification.modules if module.source is None)
     weights = {name: source for name, source in classification.sources.items() if name not in unread}
     owners = {origin.tensor: name for name, source in weights.items() for origin in source.origins}
-    met = by_provenance(artifact.directory, owners)
-    by_name = {name: weights[each.weight] for name, each in met.items()}
+    by_name = {name: weights[weight] for name, weight in by_provenance(artifact.directory, owners).items()}
     logical = _logical(artifact, checkpoint, config, weights)
-    # What only has a parameter's name was never transposed to make it.
+    found = {**by_name, **logical}
     arranged = {
-        name: replace(own, transposed=False) if name in met and not met[name].made and name not in logical else own
+        name: own if name in found and _transposed(artifact.directory, name, found[name], checkpoint) else flat
         for name, own in arrangements(artifact).items()
+        for flat in [replace(own, transposed=False)]
     }
     return Views(weights, unread, by_name, logical, arranged)
+
+
+def _transposed(directory: Directory, name: str, view: Source, checkpoint: Checkpoint) -> bool:
+    """Whether a parameter was made from just this tensor, with its axes exchanged: not from one of the same name in
+    another input. A checkpoint that is no input stands for the main one.
+    """
+    files = {(file_name(file.path), file.header_sha256) for file in checkpoint.files}
+    source = recorded.source_named(directory, files) or checkpoint.source
+    return recorded.transposed(directory, name) in [(source, origin.tensor) for origin in view.origins]
 
 
 def _logical(
@@ -232,32 +242,24 @@ class _Tensor:
         return array if array.dtype == np.float32 else array.astype(np.float64)
 
 
-@dataclass(frozen=True)
-class Met:
-    """The weight of a checkpoint that a parameter was `made` from, or else has the name of."""
-
-    weight: str
-    made: bool
-
-
-def by_provenance(directory: Directory, owners: Mapping[str, str]) -> dict[str, Met]:
-    """What each parameter is met by, as far as provenance and names tell.
+def by_provenance(directory: Directory, owners: Mapping[str, str]) -> dict[str, str]:
+    """Parameter -> the checkpoint's weight that it was made from, or is called like.
 
     `owners` gives each tensor of the checkpoint the weight that it belongs to. An object's parameters and tensors are
     recorded in one order. A parameter bound to the same data as another shares that one's weight.
     """
-    told: dict[str, Met] = {}
+    told: dict[str, str] = {}
     for parameters, tensors in recorded.made(directory):
         weights = list(dict.fromkeys(owners[tensor] for tensor in tensors if tensor in owners))
         if len(weights) == len(parameters):
-            told |= {name: Met(weight, True) for name, weight in zip(parameters, weights, strict=True)}
+            told |= dict(zip(parameters, weights, strict=True))
     names = set(owners.values())
-    found: dict[str, Met] = {}
-    shared: dict[Binding, Met] = {}
+    found: dict[str, str] = {}
+    shared: dict[Binding, str] = {}
     for name, binding in directory.bindings.items():
-        met = told.get(name) or (Met(name, False) if name in names else None)
-        if met is not None:
-            found[name] = met
-            shared.setdefault(binding, met)
+        weight = told.get(name) or (name if name in names else None)
+        if weight is not None:
+            found[name] = weight
+            shared.setdefault(binding, weight)
     aliases = {name: shared[binding] for name, binding in directory.bindings.items() if binding in shared}
     return aliases | found

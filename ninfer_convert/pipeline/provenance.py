@@ -84,15 +84,17 @@ def record(
 def _parameters(
     placed: Placed, resolution: Resolution, shapes: Mapping[str, Shape]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Of parameters what neither binding nor object shows: the logical shape, and that axes were exchanged."""
-    transposed = {name for name, pieces in resolution.decisions.items() if any(piece.transpose for piece in pieces)}
-    transposed |= {alias.name for alias in resolution.shares if alias.target in transposed}
+    """Of parameters what neither binding nor object shows: the logical shape, the tensor whose axes it exchanges."""
+    tensors = (planned for planned in placed.objects if isinstance(planned, PlannedTensor))
+    members = (member for planned in tensors for member in planned.members)
+    transposed = {member.parameter: member.job.source.origins[0] for member in members if member.piece.transpose}
+    transposed |= {alias.name: transposed[alias.target] for alias in resolution.shares if alias.target in transposed}
     for name, binding in placed.bindings.items():
         record: dict[str, Any] = {}
         if binding.object is None and name in shapes:
             record["shape"] = list(shapes[name])
-        if name in transposed:
-            record["transposed"] = True
+        if origin := transposed.get(name):
+            record["transposed"] = {"source": origin.source, "tensor": origin.tensor}
         if record:
             yield name, record
 

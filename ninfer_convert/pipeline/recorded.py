@@ -5,7 +5,7 @@ Provenance is open: another program may have put anything there. What is not as 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -33,9 +33,25 @@ def shape(directory: Directory, name: str) -> Shape | None:
     return tuple(found)
 
 
-def transposed(directory: Directory, name: str) -> bool:
-    """Whether a parameter was made from its tensor with the last two axes exchanged."""
-    return _member(directory, "parameters", name).get("transposed") is True
+def transposed(directory: Directory, name: str) -> tuple[str, str] | None:
+    """(source, tensor) where a parameter was made from that tensor with the last two axes exchanged."""
+    found = _object(_member(directory, "parameters", name).get("transposed"))
+    source, tensor = found.get("source"), found.get("tensor")
+    return (source, tensor) if isinstance(source, str) and isinstance(tensor, str) else None
+
+
+def source_named(directory: Directory, files: Collection[tuple[str, str]]) -> str | None:
+    """The name of the source that one of these files, (name, SHA-256 of its header), belongs to.
+
+    Two may have the same header: the name decides, unless no source has the file under it.
+    """
+    headers = {header for _, header in files}
+    found: dict[bool, str] = {}
+    for source, record in _object(directory.provenance.get("sources")).items():
+        for file in map(_object, _list(_object(record).get("files"))):
+            if file.get("header_sha256") in headers:
+                found.setdefault((file.get("name"), file.get("header_sha256")) in files, source)
+    return found.get(True, found.get(False))
 
 
 def skipped(directory: Directory) -> dict[str, str]:

@@ -192,7 +192,8 @@ def test_transposed_storage_gives_the_bytes_of_the_transposed_array(
     if format == "bf16" or len(shape) == 2:
         assert (binding, stored(artifact, "w")[1]) == ({"object": id}, logical)
     else:
-        assert artifact.directory["provenance"]["parameters"] == {"w": {"shape": logical, "transposed": True}}
+        transposed = {"source": "model", "tensor": "w"}
+        assert artifact.directory["provenance"]["parameters"] == {"w": {"shape": logical, "transposed": transposed}}
 
 
 def test_transposed_members_join(tmp_path: Path) -> None:

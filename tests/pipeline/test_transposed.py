@@ -53,14 +53,16 @@ def test_weights_lie_as_they_lay(tmp_path: Path) -> None:
     source = converted(tmp_path, arrays, rule)
     assert decoded(tmp_path / "a.ninfer")["square"].tolist() == arrays["square"].T.tolist()
     told = container.read(tmp_path / "a.ninfer").directory["provenance"]["parameters"]
-    assert told == {name: {"transposed": True} for name in ("a", "square", "bank", "wide")}
+    assert told == {
+        name: {"transposed": {"source": "model", "tensor": name}} for name in ("a", "square", "bank", "wide")
+    }
     exact(tmp_path, source)
 
 
 def test_a_shape_is_told_beside_it(tmp_path: Path) -> None:
     converted(tmp_path, {"bank": gaussian((2, 64, 3))}, assign('"bank"', 'format = "q8_g32_fp16"', "transpose = true"))
     told = container.read(tmp_path / "a.ninfer").directory["provenance"]["parameters"]
-    assert told == {"bank": {"shape": [2, 3, 64], "transposed": True}}
+    assert told == {"bank": {"shape": [2, 3, 64], "transposed": {"source": "model", "tensor": "bank"}}}
     (parameter,) = compare(tmp_path / "a.ninfer", tmp_path / "model.safetensors").parameters
     assert parameter.metrics.max < 0.05
 
@@ -131,10 +133,30 @@ def test_vectors_have_no_axes_to_exchange(tmp_path: Path) -> None:
     """Whatever the provenance says of them, or of a matrix that meets one."""
     objects = {"v": artifacts.floats("fp32", gaussian((4,))), "w": artifacts.floats("fp32", gaussian((4, 4)))}
     made = {name: {"parameters": [name], "tensors": [name]} for name in objects}
-    provenance = {"parameters": {name: {"transposed": True} for name in objects}, "objects": made}
+    provenance = {
+        "parameters": {name: {"transposed": {"source": "model", "tensor": name}} for name in objects},
+        "objects": made,
+    }
     path = artifact(tmp_path, objects, provenance=provenance)
     source = tmp_path / "model.safetensors"
     write_safetensors(source, {name: ("F32", (4,), gaussian((4,)).tobytes()) for name in objects})
     found = compare(path, source)
     assert [parameter.name for parameter in found.parameters] == ["v"]
     assert [(each.name, each.a, each.b) for each in found.shapes] == [("w", (4, 4), (4,))]
+
+
+@pytest.mark.parametrize("tensor", ["square", "other"])
+def test_what_was_transposed_in_another_input_lies_as_it_is_in_this_one(tmp_path: Path, tensor: str) -> None:
+    """Under the name of the main input's tensor, or another one."""
+    square = gaussian((4, 4))
+    main = write_safetensors(tmp_path / "model.safetensors", {"square": ("F32", (4, 4), square.tobytes())})
+    turned = np.ascontiguousarray(square.T)
+    second = write_safetensors(tmp_path / "second.safetensors", {tensor: ("F32", (4, 4), turned.tobytes())})
+    rule = assign('"square"', 'source = "second"', f'tensor = "{tensor}"', 'format = "fp32"', "transpose = true")
+    (tmp_path / "r.toml").write_text(lines("schema = 1", "[sources]", 'second = ""') + rule)
+    shaping = Shaping(sources={"second": str(second)})
+    convert(main, tmp_path / "r.toml", tmp_path / "a.ninfer", shaping=shaping)
+    exact(tmp_path, main)
+    export(tmp_path / "a.ninfer", tmp_path / "like.safetensors", like=second)
+    assert tensors(tmp_path / "like.safetensors") == tensors(second)
+    assert compare(tmp_path / "a.ninfer", second).total.max == 0

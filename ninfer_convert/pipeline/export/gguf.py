@@ -104,8 +104,7 @@ def _orders(
         origins = {name: name for name in names}
     else:
         later = list(recorded.later_tensors(directory))
-        met = by_provenance(directory, {name: name for name in (*first, *later)})
-        origins = {name: each.weight for name, each in met.items()}
+        origins = by_provenance(directory, {name: name for name in (*first, *later)})
 
     def ordered(tensors: Sequence[str]) -> list[str]:
         places = {tensor: place for place, tensor in enumerate(tensors)}
