@@ -184,7 +184,12 @@ _SHAPING = (
         callback=_paths_by_name,
         help="The file to store as a resource, instead of the checkpoint's own. May be repeated.",
     ),
-    click.option("--components", metavar="A,B", callback=_names, help="The parts of the model to convert, instead of the recipe's; today there is text alone."),
+    click.option(
+        "--components",
+        metavar="A,B",
+        callback=_names,
+        help="The parts of the model to convert, instead of the recipe's; today there is text alone.",
+    ),
     click.option("--name", type=text, help="The model's public name, instead of the recipe's."),
     click.option("--requantize", is_flag=True, help="Quantize values decoded from a quantized source again."),
     click.option("--allow-code", is_flag=True, help="Let the recipe name Python code, and run it."),
@@ -195,7 +200,11 @@ _RUNNING = (
     ),
     click.option("--no-digest", is_flag=True, help="Record no SHA-256 of the objects."),
     jobs_option,
-    click.option("--memory", type=size, help="Cap what the threads' working memory takes together; the program takes about 150 MB beside."),
+    click.option(
+        "--memory",
+        type=size,
+        help="Cap what the threads' working memory takes together; the program takes about 150 MB beside.",
+    ),
 )
 
 

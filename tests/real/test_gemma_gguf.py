@@ -138,7 +138,7 @@ def test_exported_values_are_ggmls_own(artifact: Path, tensors: Tensors, tmp_pat
 def test_quantizing_again_must_be_asked_for(checkpoint: Path, tmp_path: Path) -> None:
     done = program(checkpoint, "-r", "q4", "-o", tmp_path / "gemma.ninfer")
     assert done.returncode != 0
-    assert "stored as Q5_0" in done.stderr
+    assert "81 Q5_0, " in done.stderr
     assert "--requantize" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
