@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ninfer_convert import convert, export
+from ninfer_convert import Shaping, convert, export
 from ninfer_convert.errors import OutputError
 from tests.architectures import small
 from tests.architectures.building import write_files
@@ -138,6 +138,19 @@ def test_a_tied_head_of_other_values_is_told_of(tmp_path: Path, method: str) -> 
         "text/token_embedding has it, which is kept as q4_g64_fp16 in another object"
     ]
     assert [warning.message for warning in warnings] == (differ if method == "grouped_search" else [])
+
+
+def test_a_head_of_another_checkpoint_is_told_of(tmp_path: Path) -> None:
+    checkpoint(tmp_path, small.KINDS["experts in banks, tied, text only"])
+    other = tmp_path / "other.safetensors"
+    write_safetensors(other, {"lm_head.weight": ("BF16", (small.V, small.H), bytes(2 * small.V * small.H))})
+    rule = '[[assign]]\nselect = "text/output_head"\nsource = "other"\ntensor = "lm_head.weight"'
+    made = recipe(tmp_path, 'extends = "bf16"', '[sources]\nother = ""', rule)
+    shaping = Shaping(sources={"other": str(other)})
+    convert(tmp_path, made, tmp_path / "a.ninfer", shaping=shaping)
+    (warning,) = export(tmp_path / "a.ninfer", tmp_path / "out.safetensors", like=tmp_path).warnings
+    assert warning.message.startswith("text/output_head, kept as bf16, is left out: model.embed_tokens.weight")
+    assert tensors(tmp_path / "out.safetensors") == tensors(tmp_path / "model.safetensors")
 
 
 def test_a_tensor_of_which_parameters_are_missing_is_refused(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ninfer_convert.errors import OutputError, Problem, printable
-from ninfer_convert.formats import get_format
 from ninfer_convert.pipeline import recorded
 from ninfer_convert.pipeline.counterparts import views
 from ninfer_convert.pipeline.export.tensors import Tensor
@@ -117,9 +116,8 @@ def _members(artifact: OpenArtifact, found: Views, shown: str) -> tuple[dict[str
 
 
 def _same_values(one: StoredParameter, other: StoredParameter, directory: Directory) -> bool:
-    """Whether two parameters that were made from one tensor are known to have the same values.
-
-    Direct formats have one way to make words, and so have objects whose digests are equal.
+    """Whether two parameters are known to have the same values: one format, and the same elements of one object, or of
+    objects whose digests are equal.
     """
 
     def content(parameter: StoredParameter) -> list[tuple[str, int, int]]:
@@ -128,8 +126,7 @@ def _same_values(one: StoredParameter, other: StoredParameter, directory: Direct
             for span in parameter.spans
         ]
 
-    direct = all(get_format(format).category == "direct" for format in one.formats)
-    return one.formats == other.formats and (direct or content(one) == content(other))
+    return one.formats == other.formats and content(one) == content(other)
 
 
 def _left_out(parameter: StoredParameter, first: StoredParameter, tensor: str) -> Problem:
