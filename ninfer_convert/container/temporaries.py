@@ -1,7 +1,8 @@
 """The temporary files of a run, and what killed runs left of theirs (container.md 4).
 
 All files of one run begin with a name made from the destination's and a random token. A file of the run is locked
-while its process lives: where the lock is free, the run is dead and its files go.
+while its process lives: where the lock is free, the run is dead and its files go. Runs of another kind than
+conversions have names of their own: of each kind only a run of the same kind knows what is to be done.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import errno
 import hashlib
 import os
 import re
+import shutil
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -21,8 +23,8 @@ from ninfer_convert.container.positioned import BINARY, read_at
 from ninfer_convert.container.reader import open_file, read_entry
 from ninfer_convert.errors import NinferConvertError
 
-LOCK, ENTRY, REPLACED = "lock", "entry", "replaced"
-_ENDING = re.compile(rf"(.+)\.({LOCK}|{ENTRY}|{REPLACED}|part-[0-9]{{4,}})", re.DOTALL)
+LOCK, ENTRY, REPLACED, FOLDER = "lock", "entry", "replaced", "folder"
+_ENDING = re.compile(rf"(.+)\.({LOCK}|{ENTRY}|{REPLACED}|{FOLDER}|part-[0-9]{{4,}})", re.DOTALL)
 _LOCK_OFFSET = 1 << 40
 """The byte that stands for the lock where bytes are locked: far behind the end of any lock file."""
 
@@ -35,22 +37,26 @@ class Temporaries:
     _lock: int | None
 
     @staticmethod
-    def claim(destination: str) -> Temporaries:
-        """New names beside `destination`, locked until `remove`, or until the process ends."""
+    def claim(destination: str, kind: str = "") -> Temporaries:
+        """New names beside `destination`, locked until `remove` or `close`, or until the process ends."""
         while True:
-            stem = _prefix(destination) + os.urandom(4).hex()
+            stem = _prefix(destination, kind) + os.urandom(4).hex()
             try:
                 lock = os.open(f"{stem}.{LOCK}", os.O_RDWR | os.O_CREAT | os.O_EXCL | BINARY, 0o600)
             except FileExistsError:
                 continue
+            claimed = Temporaries(stem, lock)
             try:
                 # A run that clears up may have taken the new file for a dead one's.
                 if _try_lock(lock) and _is_open(lock, f"{stem}.{LOCK}"):
-                    return Temporaries(stem, lock)
+                    return claimed
             except OSError:
                 # A file system without locks: nobody can take the files for a dead run's either.
-                return Temporaries(stem, lock)
-            os.close(lock)
+                return claimed
+            except BaseException:
+                claimed.remove()
+                raise
+            claimed.close()
 
     @property
     def entry(self) -> str:
@@ -62,21 +68,31 @@ class Temporaries:
         """A second name for the entry that is about to be replaced, so that its parts can be found again."""
         return f"{self.stem}.{REPLACED}"
 
+    @property
+    def folder(self) -> str:
+        """A folder of the run's own."""
+        return f"{self.stem}.{FOLDER}"
+
     def file(self, index: int) -> str:
         """File `index` of the artifact in the making."""
         return f"{self.stem}.part-{index:04}" if index else self.entry
 
     def remove(self) -> None:
         """Remove every file of the run that can be removed: parts first, the lock last."""
+        shutil.rmtree(self.folder, ignore_errors=True)
         for stem, ending in _listed(os.path.dirname(self.stem)):
-            if stem == self.stem and ending not in (LOCK, ENTRY, REPLACED):
+            if stem == self.stem and ending not in (LOCK, ENTRY, REPLACED, FOLDER):
                 _unlink(f"{stem}.{ending}")
         _unlink(self.entry)
         _unlink(self.replaced)
+        self.close()
+        _unlink(f"{self.stem}.{LOCK}")
+
+    def close(self) -> None:
+        """Let the lock go: what is left of the run is a dead one's."""
         lock, self._lock = self._lock, None
         if lock is not None:
             os.close(lock)
-        _unlink(f"{self.stem}.{LOCK}")
 
 
 def remove_leftovers(destination: str | os.PathLike[str]) -> None:
@@ -85,14 +101,20 @@ def remove_leftovers(destination: str | os.PathLike[str]) -> None:
     Such parts are those that a left entry names and that carry its id. Nothing else is touched.
     """
     path = os.fspath(destination)
-    ours = re.compile(re.escape(_prefix(path)) + "[0-9a-f]{8}")
-    for stem in sorted({stem for stem, _ in _listed(os.path.dirname(path)) if ours.fullmatch(stem)}):
+    for left in dead_runs(path):
+        standing = _entry_id(path)
+        for entry in (left.entry, left.replaced):
+            _remove_unpublished_parts(entry, path, standing)
+        left.remove()
+
+
+def dead_runs(destination: str, kind: str = "") -> Iterator[Temporaries]:
+    """The dead runs to `destination` that left files, each locked for us until it is removed or closed."""
+    ours = re.compile(re.escape(_prefix(destination, kind)) + "[0-9a-f]{8}")
+    for stem in sorted({stem for stem, _ in _listed(os.path.dirname(destination)) if ours.fullmatch(stem)}):
         left = _take_over(stem)
         if left is not None:
-            standing = _entry_id(path)
-            for entry in (left.entry, left.replaced):
-                _remove_unpublished_parts(entry, path, standing)
-            left.remove()
+            yield left
 
 
 def remove_parts(folder: str, artifact_id: bytes, names: Iterable[str]) -> None:
@@ -141,10 +163,10 @@ def _take_over(stem: str) -> Temporaries | None:
     return None
 
 
-def _prefix(destination: str) -> str:
+def _prefix(destination: str, kind: str) -> str:
     """What the temporary files of every run to `destination` begin with, of the same length for any name."""
     digest = hashlib.sha256(os.fsencode(os.path.basename(destination))).hexdigest()[:16]
-    return os.path.join(os.path.dirname(destination), f".ninfer-{digest}-")
+    return os.path.join(os.path.dirname(destination), f".ninfer-{kind}{digest}-")
 
 
 def _entry_id(path: str) -> bytes | None:

@@ -19,7 +19,10 @@ from ninfer_convert.container import remove_leftovers
 from tests.container import making
 from tests.oracle import container
 
-CHANGING = ("open", "link", "replace", "rename", "unlink", "fsync", "posix_fallocate", "ftruncate", "close")
+CHANGING = (
+    *("open", "posix_fallocate", "ftruncate", "fsync", "close"),
+    *("link", "replace", "rename", "unlink", "mkdir", "rmdir"),
+)
 CAP = 12288
 OLD, NEW = making.named("old"), making.named("new")
 BYSTANDERS = {

@@ -100,6 +100,7 @@ def write(
     bindings: Mapping[str, Binding] | None = None,
     provenance: Mapping[str, Any] | None = None,
     limit: int | None = None,
+    config: Mapping[str, Any] | None = None,
 ) -> Path:
     """An artifact of these objects; without `bindings` each is the parameter of its own id."""
     records = []
@@ -110,7 +111,7 @@ def write(
         records.append(TensorObject(id, each.shape, each.format, layout, offset, len(each.payload), each.divisors))
         end = records[-1].end
     directory = Directory(
-        components={"text": Component({})},
+        components={"text": Component(config or {})},
         objects=tuple(records),
         bindings=bindings or {id: Binding(id) for id in objects},
         provenance=provenance or {},

@@ -179,7 +179,7 @@ class TestInterrupted:
             export(every_format[0], tmp_path / name, progress=stop)
         assert list(tmp_path.iterdir()) == []
 
-    @pytest.mark.parametrize("call", ["mkdir", "rename", "link", "stat", "lstat", "fsync", "unlink"])
+    @pytest.mark.parametrize("call", ["mkdir", "rename", "listdir", "stat", "lstat", "fsync", "unlink"])
     def test_while_files_take_their_places_all_is_as_it_was_or_is_to_be(
         self, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
     ) -> None:

@@ -15,7 +15,7 @@ from ninfer_convert.errors import ArtifactError, Problem, UsageError, printable,
 from ninfer_convert.pipeline.export import folder, gguf, safetensors
 from ninfer_convert.pipeline.export.files import File, write_files
 from ninfer_convert.pipeline.export.naming import named
-from ninfer_convert.pipeline.export.staging import staged, standing
+from ninfer_convert.pipeline.export.staging import settle_leftovers, staged, standing
 from ninfer_convert.pipeline.objects import COLUMNS
 from ninfer_convert.pipeline.stored import open_artifact
 from ninfer_convert.sources.labels import counted
@@ -80,10 +80,11 @@ def export(
     `like` they are those of that checkpoint, each put together again of the parameters that are parts of it, and so is
     the config.json or a GGUF's metadata.
 
-    What stands there is replaced with `force` alone; whatever is raised leaves it as it was. `progress` is called
-    after every piece, from any thread, one call at a time. Raises UsageError for options that have no meaning for such
-    an output, OutputError for the destination and for what the format cannot hold, ArtifactError and SourceError for
-    what cannot be read, NumericError for a value beyond bf16.
+    What stands there is replaced with `force` alone; whatever is raised leaves it as it was. What killed exports to
+    this `output` left is cleared up first, forced or not (`staging`). `progress` is called after every piece, from any
+    thread, one call at a time. Raises UsageError for options that have no meaning for such an output, OutputError for
+    the destination and for what the format cannot hold, ArtifactError and SourceError for what cannot be read,
+    NumericError for a value beyond bf16.
     """
     start = time.monotonic()
     with open_artifact(path) as artifact:
@@ -91,6 +92,7 @@ def export(
         exported = named(artifact, like)
         plan = _plan(artifact, exported, os.fspath(output), dtype, max_shard_bytes)
         names = [file.name for file in plan.files]
+        settle_leftovers(plan.folder, names, plan.owned)
         refuse_inputs(standing(plan.folder, names, plan.owned), _read(artifact, exported.like))
         needed = sum(file.size for file in plan.files)
         with staged(plan.folder, names, needed, owned=plan.owned, force=force) as temporary:

@@ -29,6 +29,17 @@ def is_weights(name: str) -> bool:
     return _WEIGHTS.fullmatch(name) is not None
 
 
+def turn(name: str) -> int:
+    """When a file of this name may appear: what goes with the weights (0), shards (1), last what shows a model (2).
+
+    A set of shards is whole without its index to some readers: the companions stand before the last of them does.
+    """
+    match = _WEIGHTS.fullmatch(name)
+    if match is None:
+        return 0
+    return 1 if match[1] else 2
+
+
 def companions(artifact: Artifact, weights: Iterable[str], like: Checkpoint | None) -> tuple[File, ...]:
     """The files beside those called `weights`: each resource by its role, and config.json as the main component has it,
     or as the checkpoint does whose names the weights have, but for the storage of its own.
