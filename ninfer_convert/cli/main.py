@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 
 import click
@@ -14,6 +15,12 @@ from ninfer_convert import __version__
 from ninfer_convert.cli.output import Output, discard, make_streams_safe, to_stderr
 from ninfer_convert.cli.signals import Stopped, stop_on_signals
 from ninfer_convert.errors import NinferConvertError, Problem, nearest, printable
+
+_UNMAPPED = "failed to map segment"
+"""In what the linker says of a library that gets no address space."""
+
+_NO_LOCK = "can't allocate lock"
+"""What Python says, as a RuntimeError, where there is no memory for a lock."""
 
 COMMANDS = {
     "convert": "Convert a checkpoint into a .ninfer artifact; the word may be left out.",
@@ -118,21 +125,38 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:  # the reader of a help page has gone
         discard(sys.stdout)
         return 0
-    except OSError as error:  # files of the job have errors of their own; what is left is help pages and modules
-        output.fail([Problem("system", f"the system does not let the program go on: {error}")], _traceback(output))
-        discard(sys.stdout)
-        return 1
-    except MemoryError:
-        message = "memory ran out; give convert a lower --memory or fewer --jobs"
-        output.fail([Problem("memory", message)], _traceback(output))
-        return 1
     except Exception as error:
-        what = f"{type(error).__name__}: {error}"
-        message = f"this is a fault of ninfer-convert itself ({what}); please report it"
-        if not output.debug:
-            message += " with what the same command prints with --debug"
-        output.fail([Problem("internal", message)], _traceback(output))
+        output.fail([_unforeseen(error, output)], _traceback(output))
+        if isinstance(error, OSError):
+            discard(sys.stdout)
         return 1
+
+
+def _unforeseen(error: Exception, output: Output) -> Problem:
+    """What ended the run without an error of ours: memory, the system, a fault."""
+    # Who loads a library may hide what the linker said behind words about a broken installation.
+    unmapped = [told for told in map(str, _with_causes(error)) if _UNMAPPED in told]
+    if unmapped:
+        message = (
+            f"a library cannot be loaded ({unmapped[-1].splitlines()[-1]}): there is too little memory, so allow more "
+            "('ulimit -v' shows a limit), or the library's file system is mounted noexec"
+        )
+        return Problem("memory", message)
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM or str(error) == _NO_LOCK:
+        message = (
+            "memory ran out; give convert a lower --memory or fewer --jobs, or allow more ('ulimit -v' shows a limit)"
+        )
+        return Problem("memory", message)
+    if isinstance(error, OSError):  # files of the job have errors of their own; what is left is help pages and modules
+        return Problem("system", f"the system does not let the program go on: {error}")
+    message = f"this is a fault of ninfer-convert itself ({type(error).__name__}: {error}); please report it"
+    return Problem("internal", message if output.debug else f"{message} with what the same command prints with --debug")
+
+
+def _with_causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _traceback(output: Output) -> str:

@@ -155,3 +155,34 @@ def test_an_exception_of_no_known_kind_asks_for_a_report(tmp_path: Path) -> None
     assert ran.stderr.count("\n") == 1
     assert ran.stderr.startswith("error: this is a fault of ninfer-convert itself (TypeError: ")
     assert "--debug" in ran.stderr
+
+
+UNMAPPED = "lib.so: failed to map segment from shared object"
+
+
+@pytest.mark.parametrize(
+    ("fails", "told"),
+    [
+        (
+            f"raise ImportError('a bad install\\n\\nOriginal error was: {UNMAPPED}\\n')",
+            f"was: {UNMAPPED}): there is too",
+        ),
+        (
+            f"try: raise OSError('{UNMAPPED}')\n  except OSError: raise OSError('not found')",
+            f"({UNMAPPED}): there is too",
+        ),
+        ("raise MemoryError", "memory ran out; "),
+        ("raise OSError(errno.ENOMEM, 'no memory')", "memory ran out; "),
+        ('raise RuntimeError("can\'t allocate lock")', "memory ran out; "),
+        ("raise ImportError('lib.so: undefined symbol')", "a fault of ninfer-convert itself"),
+        ("raise OSError('not found')", "the system does not let the program go on: not found"),
+    ],
+)
+def test_too_little_memory_is_told_as_that(tmp_path: Path, fails: str, told: str) -> None:
+    """A registry that cannot be listed stands for a library that cannot be loaded."""
+    module = f"import errno, ninfer_convert.formats\nclass Formats:\n def __iter__(self):\n  {fails}\n"
+    (tmp_path / "sitecustomize.py").write_text(f"{module}ninfer_convert.formats.FORMATS = Formats()\n")
+    ran = run("formats", env=environment(PYTHONPATH=str(tmp_path)))
+    assert (ran.status, ran.stdout) == (1, "")
+    assert ran.stderr.count("\n") == 1
+    assert told in ran.stderr
