@@ -60,7 +60,7 @@ def refuse_changed(file: SourceFile) -> None:
     An open file that only lost its name to another one is still read as it was.
     """
     with translated(file.shown), _POOL.borrow(file) as descriptor:
-        _compare(file, os.fstat(descriptor.number))
+        compare(file, os.fstat(descriptor.number))
 
 
 def read_whole(path: Path, shown: str, limit: int = MAX_WHOLE) -> bytes | None:
@@ -68,15 +68,21 @@ def read_whole(path: Path, shown: str, limit: int = MAX_WHOLE) -> bytes | None:
 
     Raises SourceError where it is no regular file, is longer, or cannot be read.
     """
+    found = read_with_status(path, shown, limit)
+    return None if found is None else found[0]
+
+
+def read_with_status(path: Path, shown: str, limit: int = MAX_WHOLE) -> tuple[bytes, os.stat_result] | None:
+    """The same, and the file's status from before it was read."""
     try:
         with translated(shown):
             refuse_irregular(path.stat(), shown)
             with path.open("rb") as stream:
-                size = os.fstat(stream.fileno()).st_size
-                if size > limit:
-                    message = f"is {size} bytes long, over the limit of {limit} bytes for such a file"
+                status = os.fstat(stream.fileno())
+                if status.st_size > limit:
+                    message = f"is {status.st_size} bytes long, over the limit of {limit} bytes for such a file"
                     raise SourceError(Problem("too-long", message, path=shown))
-                return stream.read(size)
+                return stream.read(status.st_size), status
     except SourceError as error:
         if isinstance(error.__cause__, (FileNotFoundError, NotADirectoryError)):
             return None
@@ -147,7 +153,7 @@ class _Pool:
 def _open_checked(file: SourceFile) -> _Descriptor:
     number = os.open(file.path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
     try:
-        _compare(file, os.fstat(number))
+        compare(file, os.fstat(number))
     except SourceError:
         os.close(number)
         raise
@@ -158,7 +164,7 @@ def _open_checked(file: SourceFile) -> _Descriptor:
     return _Descriptor(number)
 
 
-def _compare(file: SourceFile, now: os.stat_result) -> None:
+def compare(file: SourceFile, now: os.stat_result) -> None:
     """Raise SourceError where `now` is not the status of what the header was read from; the time of access is free."""
     then = file.status
     if now.st_size != then.st_size:

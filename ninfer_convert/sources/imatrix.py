@@ -152,19 +152,20 @@ def open_imatrix(path: str | os.PathLike[str], source: str = "imatrix") -> Impor
     """Read an importance matrix whole.
 
     Raises SourceError where there is no such file, it is of neither format or damaged, or a number in it is NaN,
-    infinite or negative.
+    infinite or negative, or it changes meanwhile.
     """
     shown = os.fspath(path)
     place = Path(shown)
-    content = files.read_whole(place, shown, MAX_FILE)
-    if content is None:
+    found = files.read_with_status(place, shown, MAX_FILE)
+    if found is None:
         raise SourceError(Problem("no-such-file", "does not exist: give the file that llama-imatrix wrote", path=shown))
+    content, status = found
     sniff.refuse_pointer(content, shown)
     if sniff.is_safetensors(content[:9]):
         message = "is a safetensors file, not an importance matrix: give the file that llama-imatrix wrote"
         raise SourceError(Problem("no-imatrix", message, path=shown))
     facts = {"shown": shown, "source": source, "size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    matrix = _read_gguf(place, facts) if content.startswith(b"GGUF") else _read_legacy(content, facts)
+    matrix = _read_gguf(place, status, facts) if content.startswith(b"GGUF") else _read_legacy(content, facts)
     if problems := [problem for entry in matrix.entries.values() for problem in _bad_numbers(entry, shown)]:
         raise SourceError(problems)
     return matrix
@@ -184,9 +185,13 @@ def _bad_numbers(entry: Entry, shown: str) -> Iterable[Problem]:
             yield Problem("bad-importance", message, path=shown, tensor=entry.name)
 
 
-def _read_gguf(path: Path, facts: Mapping[str, Any]) -> ImportanceMatrix:
+def _read_gguf(path: Path, status: os.stat_result, facts: Mapping[str, Any]) -> ImportanceMatrix:
+    """The values of the file that `facts` were taken of when it had this status."""
     shown = facts["shown"]
     checkpoint = open_gguf(path, shown, facts["source"])
+    for file in checkpoint.files:
+        if file.path == path:
+            files.compare(replace(file, status=status), file.status)
     tensors = checkpoint.tensors
     names = {name.removesuffix(end): None for name in tensors for end in (_SUMS, _COUNTS) if name.endswith(end)}
     if not names:
@@ -199,6 +204,8 @@ def _read_gguf(path: Path, facts: Mapping[str, Any]) -> ImportanceMatrix:
             found[name] = _entry(name, tensors.get(name + _SUMS), tensors.get(name + _COUNTS))
         except _Damage as damage:
             problems.append(Problem("bad-imatrix", f"{label(name)}: {damage}", path=shown, tensor=name))
+    for file in checkpoint.files:
+        files.refuse_changed(file)
     if problems:
         raise SourceError(problems)
     datasets = checkpoint.metadata.get("imatrix.datasets")

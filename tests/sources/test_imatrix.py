@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
 from ninfer_convert.errors import Problem, SourceError
+from ninfer_convert.sources.gguf import open_gguf
 from ninfer_convert.sources.imatrix import ImportanceMatrix, open_imatrix
 from ninfer_convert.sources.imatrix_names import entries
 from ninfer_convert.values import ImportanceEntry
@@ -324,6 +326,30 @@ def test_paths_that_lead_to_no_file(tmp_path: Path) -> None:
     assert refusals(tmp_path)[0].code == "not-a-file"
     pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12345\n"
     assert refusals(written(tmp_path, pointer))[0].code == "lfs-pointer"
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before its header is read", "before its values are read"])
+@pytest.mark.parametrize("replaced", [False, True], ids=["written to", "replaced"])
+def test_a_file_that_changes_between_digest_and_values_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool, replaced: bool
+) -> None:
+    first, second = (
+        write_gguf(tmp_path / name, {"a.in_sum2": np.full((1, 4), value, "f4"), "a.counts": np.ones((1, 1), "f4")})
+        for name, value in (("first", 2.0), ("second", 3.0))
+    )
+
+    def change_and_open(*arguments: Any) -> Any:
+        opened = open_gguf(*arguments) if after else None
+        if replaced:
+            second.replace(first)
+        else:
+            first.write_bytes(second.read_bytes())
+            os.utime(first, ns=(1, 1))
+        return opened or open_gguf(*arguments)
+
+    monkeypatch.setattr("ninfer_convert.sources.imatrix.open_gguf", change_and_open)
+    ((code, path),) = [(problem.code, problem.path) for problem in refusals(first)]
+    assert (code, path) == ("file-changed", str(first))
 
 
 def test_the_digest_is_the_files(tmp_path: Path) -> None:
