@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ninfer_convert.cli.options import debug_option, json_option, text
+from ninfer_convert.strict_json import collector_paused
 
 if TYPE_CHECKING:
     from ninfer_convert.cli.output import Output
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 @json_option
 @debug_option
 @click.pass_obj
+@collector_paused()
 def command(output: Output, path: str, tensors: bool, parameter: str | None, uses: bool) -> None:
     """Show what PATH holds, from its headers: an artifact, or anything that convert takes.
 

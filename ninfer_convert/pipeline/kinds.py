@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ninfer_convert.natural import NUMBER
 from ninfer_convert.pipeline.bound import Extent, extents, logical_shape
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from ninfer_convert.values import Shape
 
 
-@dataclass(frozen=True)
-class _Traits:
+class _Traits(NamedTuple):
     """What parameters of a kind have in common; `pattern` is their name with `*` for each number."""
 
     pattern: str
@@ -55,9 +54,9 @@ def kinds(directory: Directory) -> tuple[Kind, ...]:
     for name, parts in bound.items():
         traits = _Traits(
             pattern(name),
-            tuple(dict.fromkeys(object.format for object, _, _ in parts)),
+            (parts[0][0].format,) if len(parts) == 1 else tuple(dict.fromkeys(each.format for each, _, _ in parts)),
             logical_shape(directory, name, parts),
-            parents[parts[0][0].id],
+            parents.get(parts[0][0].id, ""),
             uses.get(name, ""),
         )
         found.setdefault(traits, []).append(name)
@@ -89,14 +88,13 @@ def _parents(bound: Mapping[str, Sequence[Extent]]) -> dict[str, str]:
     for name, parts in bound.items():
         for object, begin, _ in parts:
             members.setdefault(object.id, []).append((begin, name))
-    return {id: _joined(tuple(pattern(name) for _, name in sorted(inside))) for id, inside in members.items()}
+    shared = {id: inside for id, inside in members.items() if len(inside) > 1}
+    return {id: _joined(tuple(pattern(name) for _, name in sorted(inside))) for id, inside in shared.items()}
 
 
 @cache
 def _joined(patterns: tuple[str, ...]) -> str:
     """`attention/query + key`; `moe/experts/*/gate + up, 256 of each`."""
-    if len(patterns) == 1:
-        return ""
     distinct = tuple(dict.fromkeys(patterns))
     common = _folder(distinct[0])
     while not all(each.startswith(common) for each in distinct):
