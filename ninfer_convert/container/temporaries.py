@@ -25,6 +25,8 @@ from ninfer_convert.errors import NinferConvertError
 
 LOCK, ENTRY, REPLACED, FOLDER = "lock", "entry", "replaced", "folder"
 _ENDING = re.compile(rf"(.+)\.({LOCK}|{ENTRY}|{REPLACED}|{FOLDER}|part-[0-9]{{4,}})", re.DOTALL)
+_TOKEN = 8
+"""Hexadecimal digits that tell the runs to one destination apart."""
 _LOCK_OFFSET = 1 << 40
 """The byte that stands for the lock where bytes are locked: far behind the end of any lock file."""
 
@@ -34,29 +36,33 @@ class Temporaries:
     """The files of one run: `stem` with an ending."""
 
     stem: str
-    _lock: int | None
+    _lock: int | None = None
 
-    @staticmethod
-    def claim(destination: str, kind: str = "") -> Temporaries:
-        """New names beside `destination`, locked until `remove` or `close`, or until the process ends."""
+    @classmethod
+    def beside(cls, destination: str, kind: str = "") -> Temporaries:
+        """Names that no file has yet."""
+        return cls(_prefix(destination, kind) + _token())
+
+    def claim(self) -> None:
+        """Lock the names until `remove` or `close`, or until the process ends; other ones where these are taken.
+
+        `remove` clears up after it wherever it is interrupted.
+        """
         while True:
-            stem = _prefix(destination, kind) + os.urandom(4).hex()
             try:
-                lock = os.open(f"{stem}.{LOCK}", os.O_RDWR | os.O_CREAT | os.O_EXCL | BINARY, 0o600)
-            except FileExistsError:
-                continue
-            claimed = Temporaries(stem, lock)
-            try:
+                self._lock = os.open(f"{self.stem}.{LOCK}", os.O_RDWR | os.O_CREAT | os.O_EXCL | BINARY, 0o600)
                 # A run that clears up may have taken the new file for a dead one's.
-                if _try_lock(lock) and _is_open(lock, f"{stem}.{LOCK}"):
-                    return claimed
+                if _try_lock(self._lock) and _is_open(self._lock, f"{self.stem}.{LOCK}"):
+                    return
+            except FileExistsError:
+                pass
             except OSError:
+                if self._lock is None:
+                    raise
                 # A file system without locks: nobody can take the files for a dead run's either.
-                return claimed
-            except BaseException:
-                claimed.remove()
-                raise
-            claimed.close()
+                return
+            self.close()
+            self.stem = self.stem[:-_TOKEN] + _token()
 
     @property
     def entry(self) -> str:
@@ -110,7 +116,7 @@ def remove_leftovers(destination: str | os.PathLike[str]) -> None:
 
 def dead_runs(destination: str, kind: str = "") -> Iterator[Temporaries]:
     """The dead runs to `destination` that left files, each locked for us until it is removed or closed."""
-    ours = re.compile(re.escape(_prefix(destination, kind)) + "[0-9a-f]{8}")
+    ours = re.compile(re.escape(_prefix(destination, kind)) + f"[0-9a-f]{{{_TOKEN}}}")
     for stem in sorted({stem for stem, _ in _listed(os.path.dirname(destination)) if ours.fullmatch(stem)}):
         left = _take_over(stem)
         if left is not None:
@@ -161,6 +167,10 @@ def _take_over(stem: str) -> Temporaries | None:
         pass
     os.close(lock)
     return None
+
+
+def _token() -> str:
+    return os.urandom(_TOKEN // 2).hex()
 
 
 def _prefix(destination: str, kind: str) -> str:

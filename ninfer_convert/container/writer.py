@@ -74,8 +74,9 @@ class ArtifactWriter:
     def __enter__(self) -> ArtifactWriter:
         check_destination(self._path, self._needed, self._force)
         with output_errors(self._path, self._needed):
-            self._temporaries = Temporaries.claim(self._path)
+            self._temporaries = Temporaries.beside(self._path)
             try:
+                self._temporaries.claim()
                 for index, size in enumerate(self._files.file_bytes):
                     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | BINARY
                     descriptor = os.open(self._temporaries.file(index), flags, 0o666)

@@ -50,6 +50,21 @@ class TestTemporaries:
         assert set(listing(tmp_path)) == {"m.ninfer"}
         assert container.read(path).payload == payload
 
+    def test_a_lock_that_is_made_as_an_interruption_comes_goes(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        really = os.open
+
+        def interrupted(*arguments: Any) -> int:
+            os.close(really(*arguments))
+            raise KeyboardInterrupt
+
+        path = tmp_path / "m.ninfer"
+        monkeypatch.setattr(os, "open", interrupted)
+        with pytest.raises(KeyboardInterrupt), ArtifactWriter(path, plan_files(making.directory(), path)):
+            pass
+        assert list(tmp_path.iterdir()) == []
+
     def test_a_lock_taken_for_a_dead_runs_before_it_is_held_is_given_up(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -63,12 +63,12 @@ def staged(folder: str, names: Sequence[str], needed_bytes: int, *, owned: bool,
     path = folder if whole else os.path.join(folder, names[-1])
     check_destination(path, needed_bytes, force)
     _replaceable(folder, names, owned, force)
-    with output_errors(folder, needed_bytes):
-        run = Temporaries.claim(_inside(folder) if owned and not whole else path, KIND)
-    made = os.path.join(run.folder, NEW)
+    run = Temporaries.beside(_inside(folder) if owned and not whole else path, KIND)
     with closing(run):
         try:
             with output_errors(folder, needed_bytes):
+                run.claim()
+                made = os.path.join(run.folder, NEW)
                 os.mkdir(run.folder)
                 os.mkdir(made)
             yield made
