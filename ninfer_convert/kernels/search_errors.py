@@ -29,12 +29,22 @@ from ninfer_convert.kernels.scalars import f32_to_f64, f32_word, word_f64
 # and (1 + g) / (1 - g) < 1 + 3 g = 1 + 210 u < 1 + 2^-16 for n = 64.
 SLACK = 2.0**-73
 CLOSE = 1.0 + 2.0**-16
+ROUNDER = np.float32(3 << 22)
 
 
 @inline
 def limit_of(least: Any) -> Any:
     """The largest estimate that a candidate can have whose exact error is the least, or equal to it."""
     return (np.float64(least) + SLACK) * CLOSE + SLACK
+
+
+@inline
+def whole(value: Any) -> Any:
+    """The nearest whole number of a float32 of magnitude up to 2^22, ties to even, as the sum keeps no fraction.
+
+    Two additions go beside multiplications where rounding takes their place. No `any_order`: it would cancel them.
+    """
+    return (value + ROUNDER) - ROUNDER
 
 
 @any_order
@@ -45,7 +55,7 @@ def estimate_errors(
     for c in range(count):
         scale, inverse, total = scales[c], inverses[c], np.float32(0.0)
         for k in range(len(values)):
-            code = min(max(np.rint(values[k] * inverse), qmin), qmax)
+            code = whole(min(max(values[k] * inverse, qmin), qmax))
             rest = values[k] - scale * code
             if weights is None:
                 total += rest * rest
