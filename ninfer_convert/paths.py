@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from ninfer_convert.errors import Problem, SourceError, nearest, printable
 
@@ -43,6 +45,15 @@ def unreadable(error: OSError | ValueError, shown: str) -> SourceError:
     """What the system raised, or Python for a path with a null byte, as an error that names the file."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return SourceError(Problem("unreadable", f"cannot be read: {reason}", path=shown))
+
+
+@contextmanager
+def translated(shown: str) -> Iterator[None]:
+    """Turn what the system raises (ValueError: for a path with a null byte) into a SourceError that names the file."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise unreadable(error, shown) from error
 
 
 def _absent(path: str | os.PathLike[str], shown: str) -> str:

@@ -64,12 +64,21 @@ def refuse_inputs(targets: Iterable[str | os.PathLike[str]], read: Mapping[Path,
 
     The values of `read` tell what each file is of, "the checkpoint" for one.
     """
-    own = [(path, owner) for path, owner in read.items() if os.path.exists(path)]
+    owners: dict[tuple[int, int], str] = {}
+    for path, owner in read.items():
+        if os.path.exists(path):
+            owners.setdefault(_identity(path), owner)
     for target in filter(os.path.exists, targets):
-        for path, owner in own:
-            if os.path.samefile(target, path):
-                message = f"is a file of {owner} itself, and is not replaced; choose another name"
-                raise _refused("is-input", message, os.fspath(target))
+        found = owners.get(_identity(target))
+        if found is not None:
+            message = f"is a file of {found} itself, and is not replaced; choose another name"
+            raise _refused("is-input", message, os.fspath(target))
+
+
+def _identity(path: str | os.PathLike[str]) -> tuple[int, int]:
+    """What the names of one file have in common."""
+    status = os.stat(path)
+    return status.st_dev, status.st_ino
 
 
 def exists(path: str) -> OutputError:

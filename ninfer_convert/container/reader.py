@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ninfer_convert.container.directory import read_directory
@@ -27,7 +26,7 @@ from ninfer_convert.container.positioned import BINARY, FilePool, read_at
 from ninfer_convert.errors import ArtifactError, Problem, printable, unknown
 from ninfer_convert.formats import FORMATS
 from ninfer_convert.layouts import LAYOUTS, Layout, Tensor
-from ninfer_convert.paths import regular_file, unreadable
+from ninfer_convert.paths import regular_file, translated
 
 if TYPE_CHECKING:
     from ninfer_convert.container.records import Directory, File, Object, TensorObject
@@ -58,7 +57,7 @@ class Artifact:
 
     def derived_id(self) -> str:
         """The id that its directory gives, 32 hex digits (container.md 4); equal to `artifact_id` in ours."""
-        with self._pool.borrow(0) as descriptor, _translated(self.path):
+        with self._pool.borrow(0) as descriptor, translated(self.path):
             data = read_at(descriptor, self.files.json_bytes, HEADER.size)
         return derive_id(data).hex()
 
@@ -126,7 +125,7 @@ class Artifact:
 
     def _read_file(self, index: int, offset: int, length: int) -> bytes:
         shown = self._shown(index)
-        with self._pool.borrow(index) as descriptor, _translated(shown):
+        with self._pool.borrow(index) as descriptor, translated(shown):
             data = read_at(descriptor, length, offset)
         if len(data) != length:
             message = f"ends at byte {offset + len(data)}; it was longer when it was opened"
@@ -149,7 +148,7 @@ class Artifact:
             raise ArtifactError(Problem("part-missing", "this part of the artifact is missing", shown))
         descriptor = open_file(path, shown)
         try:
-            with _translated(shown):
+            with translated(shown):
                 problems = tuple(self._file_problems(index, descriptor))
             if problems:
                 raise ArtifactError(Problem(code, message, shown) for code, message in problems)
@@ -189,7 +188,7 @@ def open_artifact(path: str | os.PathLike[str]) -> Artifact:
     shown = os.fspath(path)
     descriptor = open_file(shown, shown)
     try:
-        with _translated(shown):
+        with translated(shown):
             id, plan = read_entry(descriptor, shown)
     finally:
         os.close(descriptor)
@@ -220,7 +219,7 @@ def read_entry(descriptor: int, path: str) -> tuple[bytes, FilePlan]:
 def open_file(path: str, shown: str) -> int:
     """The descriptor of the regular file `path`; SourceError naming `shown` where there is none."""
     regular_file(path, shown, "a .ninfer file")
-    with _translated(shown):
+    with translated(shown):
         return os.open(path, os.O_RDONLY | BINARY)
 
 
@@ -265,11 +264,3 @@ def _folders(path: str) -> tuple[str, ...]:
     """Where the files of an artifact may lie: beside the entry as opened, then beside what it links to."""
     beside = os.path.dirname(path)
     return (beside, os.path.dirname(os.path.realpath(path))) if os.path.islink(path) else (beside,)
-
-
-@contextmanager
-def _translated(shown: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise unreadable(error, shown) from error

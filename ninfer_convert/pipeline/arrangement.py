@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ninfer_convert.errors import ArtifactError, Problem, printable
-from ninfer_convert.pipeline import recorded
 from ninfer_convert.pipeline.objects import COLUMNS
 from ninfer_convert.sources.views import gather_columns, inverted, runs_of, transpose
 
@@ -42,24 +41,12 @@ class Arrangement:
         source = parameter if self.columns is None else gather_columns(parameter, inverted(self.columns))
         return transpose(source) if self.transposed else source
 
-    def same_columns(self, other: Arrangement) -> bool:
-        """Whether the columns of both stand alike."""
-        own, others = (() if each.columns is None else each.columns for each in (self, other))
-        return np.array_equal(own, others)
 
+def column_orders(artifact: OpenArtifact) -> dict[str, Order]:
+    """The `columns` of every parameter that has another order than its own.
 
-def arrangements(artifact: OpenArtifact) -> dict[str, Arrangement]:
-    """Of every parameter. Raises ArtifactError where uses tell of several orders of columns, or of none."""
-    orders = _column_orders(artifact)
-    return {
-        name: Arrangement(
-            len(parameter.shape) > 1 and recorded.transposed(artifact.directory, name) is not None, orders.get(name)
-        )
-        for name, parameter in artifact.items()
-    }
-
-
-def _column_orders(artifact: OpenArtifact) -> dict[str, Order]:
+    Raises ArtifactError where uses tell of several orders, or of none.
+    """
     uses: dict[str, list[Use]] = {}
     for use in artifact.directory.uses:
         uses.setdefault(use.parameter, []).append(use)

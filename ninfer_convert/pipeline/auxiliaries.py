@@ -10,6 +10,7 @@ from ninfer_convert.container import AUXILIARIES
 from ninfer_convert.errors import NumericError, Problem, printable, unknown
 from ninfer_convert.formats import get_format
 from ninfer_convert.methods.import_encoded import IMPORT_ENCODED
+from ninfer_convert.sources.views import indices
 
 if TYPE_CHECKING:
     from ninfer_convert.pipeline.planned import Plan
@@ -56,9 +57,7 @@ def _order(piece: Piece, source: Source) -> tuple[int, ...]:
     encoding = source.encoding if piece.method is IMPORT_ENCODED else None
     if encoding is None or not encoding.columns:
         return ()
-    stored = [column for begin, end in encoding.columns for column in range(begin, end)]
-    own = sorted(range(len(stored)), key=stored.__getitem__)
-    return tuple(own)
+    return tuple(indices(encoding.columns).argsort().tolist())
 
 
 def _fault(use: Use, role: str, value: str | float, resolution: Resolution, shapes: Mapping[str, Shape]) -> str | None:

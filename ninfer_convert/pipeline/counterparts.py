@@ -8,7 +8,7 @@ was made from is met by name.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,7 +18,7 @@ from ninfer_convert.architectures import Request, recognised
 from ninfer_convert.errors import SourceError
 from ninfer_convert.formats.stored import stored_type
 from ninfer_convert.pipeline import recorded
-from ninfer_convert.pipeline.arrangement import arrangements
+from ninfer_convert.pipeline.arrangement import Arrangement, column_orders
 from ninfer_convert.pipeline.parameters import ParameterSource
 from ninfer_convert.pipeline.provenance import file_name
 from ninfer_convert.pipeline.stored import OpenArtifact
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ninfer_convert.container import Binding, Directory
-    from ninfer_convert.pipeline.arrangement import Arrangement
+    from ninfer_convert.pipeline.arrangement import Order
     from ninfer_convert.pipeline.stored import Span, StoredParameter
     from ninfer_convert.sources import Checkpoint
     from ninfer_convert.values import Shape, Source
@@ -89,9 +89,10 @@ def pair(artifact: OpenArtifact, other: OpenArtifact | Checkpoint) -> Pairing:
     found: Mapping[str, Counterpart]
     if isinstance(other, OpenArtifact):
         skipped |= recorded.skipped(other.directory)
-        ours, theirs = arrangements(artifact), arrangements(other)
-        unlike = [name for name in artifact if name in other and not ours[name].same_columns(theirs[name])]
-        found = {**other, **{name: _moved(other[name], ours[name], theirs[name]) for name in unlike}}
+        ours, theirs = column_orders(artifact), column_orders(other)
+        ordered = [name for name in {**ours, **theirs} if name in other]
+        unlike = [name for name in ordered if not np.array_equal(ours.get(name, ()), theirs.get(name, ()))]
+        found = {**other, **{name: _moved(other[name], ours.get(name), theirs.get(name)) for name in unlike}}
         others = tuple(other)
     else:
         met_by = views(artifact, other)
@@ -108,10 +109,10 @@ def pair(artifact: OpenArtifact, other: OpenArtifact | Checkpoint) -> Pairing:
     )
 
 
-def _moved(theirs: StoredParameter, ours: Arrangement, own: Arrangement) -> Counterpart:
+def _moved(theirs: StoredParameter, ours: Order | None, own: Order | None) -> Counterpart:
     """A parameter of another artifact, its columns put as ours stand; axes are those of the parameter in both."""
-    source = replace(own, transposed=False).undone(ParameterSource(theirs))
-    return _Tensor(_arranged(source, replace(ours, transposed=False)), theirs.format)
+    source = Arrangement(columns=own).undone(ParameterSource(theirs))
+    return _Tensor(_arranged(source, Arrangement(columns=ours)), theirs.format)
 
 
 def _arranged(source: Source, arrangement: Arrangement) -> Source:
@@ -158,22 +159,27 @@ def views(artifact: OpenArtifact, checkpoint: Checkpoint) -> Views:
     owners = {origin.tensor: name for name, source in weights.items() for origin in source.origins}
     by_name = {name: weights[weight] for name, weight in by_provenance(artifact.directory, owners).items()}
     logical = _logical(artifact, checkpoint, config, weights)
+    orders, input = column_orders(artifact), _input(artifact.directory, checkpoint)
     found = {**by_name, **logical}
     arranged = {
-        name: own if name in found and _transposed(artifact.directory, name, found[name], checkpoint) else flat
-        for name, own in arrangements(artifact).items()
-        for flat in [replace(own, transposed=False)]
+        name: Arrangement(name in found and _transposed(artifact, name, found[name], input), orders.get(name))
+        for name in artifact
     }
     return Views(weights, unread, by_name, logical, arranged)
 
 
-def _transposed(directory: Directory, name: str, view: Source, checkpoint: Checkpoint) -> bool:
-    """Whether a parameter was made from just this tensor, with its axes exchanged: not from one of the same name in
-    another input. A checkpoint that is no input stands for the main one.
-    """
+def _input(directory: Directory, checkpoint: Checkpoint) -> str:
+    """Which of an artifact's sources a checkpoint is; one that is none stands for the main one."""
     files = {(file_name(file.path), file.header_sha256) for file in checkpoint.files}
-    source = recorded.source_named(directory, files) or checkpoint.source
-    return recorded.transposed(directory, name) in [(source, origin.tensor) for origin in view.origins]
+    return recorded.source_named(directory, files) or checkpoint.source
+
+
+def _transposed(artifact: OpenArtifact, name: str, view: Source, input: str) -> bool:
+    """Whether a parameter was made from just this tensor, with its axes exchanged: not from one of the same name in
+    another input.
+    """
+    made_of = recorded.transposed(artifact.directory, name)
+    return made_of in [(input, origin.tensor) for origin in view.origins] and len(artifact[name].shape) > 1
 
 
 def _logical(

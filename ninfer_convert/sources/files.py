@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ninfer_convert.errors import Problem, SourceError
-from ninfer_convert.paths import refuse_irregular, unreadable
+from ninfer_convert.paths import refuse_irregular, translated
 from ninfer_convert.stages import stage
 
 if TYPE_CHECKING:
@@ -87,15 +87,6 @@ def read_with_status(path: Path, shown: str, limit: int = MAX_WHOLE) -> tuple[by
         if isinstance(error.__cause__, (FileNotFoundError, NotADirectoryError)):
             return None
         raise
-
-
-@contextmanager
-def translated(shown: str) -> Iterator[None]:
-    """Turn what the system raises (ValueError: for a path with a null byte) into a SourceError that names the file."""
-    try:
-        yield
-    except (OSError, ValueError) as error:
-        raise unreadable(error, shown) from error
 
 
 @dataclass(eq=False)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ninfer_convert.errors import Problem, SourceError
-from ninfer_convert.sources import files
+from ninfer_convert.paths import translated
 from ninfer_convert.sources.base import Checkpoint, StoredTensor, default_name
 from ninfer_convert.sources.index import INDEX_SUFFIX, open_index
 from ninfer_convert.sources.labels import counted, label, some
@@ -35,7 +35,7 @@ def open_folder(path: Path, shown: str, source: str) -> Checkpoint:
 
     Raises SourceError where there is none, more than one, or an adapter only.
     """
-    with files.translated(shown):
+    with translated(shown):
         names = sorted(name for name in os.listdir(path) if not name.startswith(".") and not (path / name).is_dir())
     indexes = [name for name in names if name.endswith(INDEX_SUFFIX)]
     if f"model{INDEX_SUFFIX}" in indexes:

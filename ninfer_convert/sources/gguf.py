@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ninfer_convert.errors import Problem, SourceError
-from ninfer_convert.sources import files, sniff
+from ninfer_convert.paths import translated
+from ninfer_convert.sources import sniff
 from ninfer_convert.sources.base import Checkpoint, SourceFile, StoredTensor, default_name
 from ninfer_convert.sources.gguf_extents import place
 from ninfer_convert.sources.gguf_header import Header, read_header
@@ -87,7 +88,7 @@ def _open_parts(path: Path, shown: str, source: str) -> list[_Part]:
 def _read(path: Path, shown: str, source: str) -> _Part:
     if sniff.identify(path, shown) != "gguf":
         raise SourceError(Problem("not-gguf", "is no GGUF file", path=shown))
-    with files.translated(shown):
+    with translated(shown):
         status = path.stat()
     header = read_header(path, shown)
     digest = hashlib.sha256(header.data).hexdigest()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ninfer_convert.errors import Problem, SourceError
-from ninfer_convert.sources import files
+from ninfer_convert.paths import translated
 from ninfer_convert.sources.gguf_metadata import NAMES, UINT32, Metadata, MetadataFault, skip
 from ninfer_convert.sources.labels import label
 
@@ -87,7 +87,7 @@ def read_header(path: Path, shown: str) -> Header:
     MAX_HEADER, counts that cannot be, names that are too long, no UTF-8 or there twice, values of unknown types, more
     than four dimensions, an alignment that is no power of two.
     """
-    with files.translated(shown), path.open("rb") as stream:
+    with translated(shown), path.open("rb") as stream:
         size = os.fstat(stream.fileno()).st_size
         data = stream.read(_READ_FIRST)
         # A header does not say how long it is: it is read anew with four times as much until it is all there.

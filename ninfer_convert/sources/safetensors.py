@@ -17,7 +17,7 @@ from typing import Any
 from ninfer_convert import strict_json
 from ninfer_convert.errors import Problem, SourceError, unknown
 from ninfer_convert.formats.stored import STORED_TYPES
-from ninfer_convert.sources import files
+from ninfer_convert.paths import translated
 from ninfer_convert.sources.base import SourceFile, StoredTensor
 from ninfer_convert.sources.labels import label
 
@@ -81,7 +81,7 @@ def read_header(path: Path, shown: str, source: str = "model") -> Header:
 
 def _read_text(path: Path, shown: str) -> tuple[os.stat_result, bytes]:
     """The file's status and the header's JSON text."""
-    with files.translated(shown), path.open("rb") as stream:
+    with translated(shown), path.open("rb") as stream:
         status = os.fstat(stream.fileno())
         size = status.st_size
         start = stream.read(8)

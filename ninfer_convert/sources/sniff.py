@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from ninfer_convert.errors import Problem, SourceError, printable
-from ninfer_convert.paths import AGAIN, regular_file
-from ninfer_convert.sources import files
+from ninfer_convert.paths import AGAIN, regular_file, translated
 
 Kind = Literal["safetensors", "gguf", "json"]
 
@@ -115,7 +114,7 @@ def _is_json(start: bytes) -> bool:
 def _look(path: Path, shown: str) -> tuple[bytes, int]:
     """The first bytes of a regular file, and its size."""
     status = regular_file(path, shown)
-    with files.translated(shown), path.open("rb") as stream:
+    with translated(shown), path.open("rb") as stream:
         return stream.read(_LOOKED_AT), status.st_size
 
 

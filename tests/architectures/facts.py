@@ -10,6 +10,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+PARENTS_35B = (
+    ("attention/query", "attention/key", "attention/gate", "attention/value"),
+    ("gdn/query", "gdn/key", "gdn/value", "gdn/z"),
+    ("gdn/a_projection", "gdn/b_projection"),
+    ("moe/router", "moe/shared_score"),
+    tuple(f"moe/experts/{expert}/{half}" for expert in range(256) for half in ("gate", "up")),
+    tuple(f"moe/experts/{expert}/down" for expert in range(256)),
+    ("moe/shared/gate", "moe/shared/up"),
+)
+"""The objects of a layer that hold several parameters, in their order and in that of their rows."""
 FULL_27B = """
 attention/query        6144x5120  bf16 free  self_attn.q_proj.weight  12288x5120  mixer_input
 attention/gate         6144x5120  bf16 free  self_attn.q_proj.weight  12288x5120  mixer_input

@@ -16,7 +16,7 @@ from ninfer_convert.errors import Problem, RecipeError
 from ninfer_convert.recipe import Use
 from tests.architectures import small
 from tests.architectures.building import resources, write_files, write_headers
-from tests.architectures.facts import Facts, facts_27b, facts_35b
+from tests.architectures.facts import PARENTS_35B, Facts, facts_27b, facts_35b
 
 HEAD = 'schema = 1\nname = "r"\n'
 FREE = '[[assign]]\nselect = "text/layers/*/{attention,gdn}/*"\nformat = "q5_g64_fp16"\n'
@@ -89,16 +89,7 @@ def test_what_stands_apart(dense: Path, tmp_path: Path) -> None:
     ]
 
 
-GROUPS_35B = (
-    ("attention/query", "attention/key", "attention/gate", "attention/value"),
-    ("gdn/query", "gdn/key", "gdn/value", "gdn/z"),
-    ("gdn/a_projection", "gdn/b_projection"),
-    ("moe/router", "moe/shared_score"),
-    tuple(f"moe/experts/{expert}/{half}" for expert in range(256) for half in ("gate", "up")),
-    tuple(f"moe/experts/{expert}/down" for expert in range(256)),
-    ("moe/shared/gate", "moe/shared/up"),
-    ("moe/shared/down",),
-)
+GROUPS_35B = (*PARENTS_35B, ("moe/shared/down",))
 Q8 = "q8_g32_fp16"
 FORMATS_35B = (Q8, Q8, "bf16", "bf16", "q4_g64_fp16", "q5_g64_fp16", Q8, Q8)
 

@@ -13,7 +13,7 @@ from ninfer_convert import Shaping, plan
 from ninfer_convert.errors import RecipeError
 from tests.architectures import small
 from tests.architectures.building import resources, write_files, write_headers
-from tests.architectures.facts import Facts, facts_27b, facts_35b
+from tests.architectures.facts import PARENTS_35B, Facts, facts_27b, facts_35b
 from tests.oracle.imatrix import legacy
 from tests.support import REPOSITORY
 
@@ -75,15 +75,6 @@ PARENTS_27B = (
     ("gdn/query", "gdn/key"),
     ("gdn/value", "gdn/z"),
     ("mlp/gate", "mlp/up"),
-)
-PARENTS_35B = (
-    ("attention/query", "attention/key", "attention/gate", "attention/value"),
-    ("gdn/query", "gdn/key", "gdn/value", "gdn/z"),
-    ("gdn/a_projection", "gdn/b_projection"),
-    ("moe/router", "moe/shared_score"),
-    tuple(f"moe/experts/{expert}/{half}" for expert in range(256) for half in ("gate", "up")),
-    tuple(f"moe/experts/{expert}/down" for expert in range(256)),
-    ("moe/shared/gate", "moe/shared/up"),
 )
 """The objects of a layer that hold several parameters, in their order and in that of their rows."""
 

@@ -5,7 +5,7 @@ rows as they are; columns keep a GGUF's blocks; everything else has values only.
 memory for that range, the rows it touches, and a span of bounded size.
 """
 
-from ninfer_convert.sources.views.base import inverted, numbers, runs_of
+from ninfer_convert.sources.views.base import indices, inverted, numbers, runs_of
 from ninfer_convert.sources.views.computed import add, log_neg, neg_exp
 from ninfer_convert.sources.views.inverse import inverse
 from ninfer_convert.sources.views.rearranged import gather_columns, reshape, transpose
@@ -15,6 +15,7 @@ __all__ = [
     "add",
     "gather_columns",
     "gather_rows",
+    "indices",
     "inverse",
     "inverted",
     "log_neg",
