@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ninfer_convert.pipeline.planned import Plan, Shaping
     from ninfer_convert.pipeline.run import Running
     from ninfer_convert.pipeline.summary import StoredPiece, Summary
-    from ninfer_convert.recipe import Alias, Parent, Rule, Use
+    from ninfer_convert.recipe import Alias, Parent, Piece, Rule, Use
 
 
 @click.command()
@@ -84,11 +84,19 @@ def _row(piece: StoredPiece) -> tuple[str, ...]:
     return (
         piece.parameter + (f" [{_few_runs(piece.selection)}]" if piece.selection else ""),
         piece.stored,
-        f"{piece.format} (no {piece.instead_of})" if piece.instead_of else piece.format,
-        f"{piece.method} (lossy)" if piece.lossy else piece.method,
-        render.shape(piece.shape),
+        *_made(piece.member.piece, piece.lossy),
         f"{piece.bytes:,}",
         _place(piece.rule),
+    )
+
+
+@cache
+def _made(piece: Piece, lossy: bool) -> tuple[str, str, str]:
+    """Format, method and shape, which parameters that are alike share."""
+    return (
+        f"{piece.format} (no {piece.instead_of})" if piece.instead_of else piece.format,
+        f"{piece.method.name} (lossy)" if lossy else piece.method.name,
+        render.shape(piece.shape),
     )
 
 

@@ -24,7 +24,7 @@ def table(
 
     Cells are made printable; a long one stands out of its column, a very long one is cut.
     """
-    cells = [[*map(_cell, row)] for row in rows]
+    cells = [_cells(row) for row in rows]
     widths = [_width(column) for column in zip(header, *cells, strict=True)]
     flush_right = set(right)
     columns = zip(header, widths, strict=True)
@@ -37,7 +37,7 @@ def table(
 def facts(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Lines of a name and what is to be said of it, indented."""
     known = [(_cell(name), _cell(text)) for name, text in pairs]
-    width = _width(name for name, _ in known)
+    width = _width([name for name, _ in known])
     return (f"  {name.ljust(width)}  {text}".rstrip() for name, text in known)
 
 
@@ -116,12 +116,20 @@ def plural(count: int, word: str) -> str:
     return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
 
 
+def _cells(row: Sequence[str]) -> Sequence[str]:
+    text = "".join(row)  # nearly every row can be shown as it is, and is looked at once
+    return row if text.isprintable() and len(text) <= CELL_CHARACTERS else [*map(_cell, row)]
+
+
 def _cell(text: str) -> str:
     return printable(shortened(text, CELL_CHARACTERS))
 
 
-def _width(column: Iterable[str]) -> int:
-    return max((len(text) for text in column if len(text) <= SHOWN_CHARACTERS), default=0)
+def _width(column: Sequence[str]) -> int:
+    widest = max(map(len, column), default=0)
+    if widest > SHOWN_CHARACTERS:
+        return max((len(text) for text in column if len(text) <= SHOWN_CHARACTERS), default=0)
+    return widest
 
 
 def _digits(number: float) -> str:

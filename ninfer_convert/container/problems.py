@@ -27,6 +27,8 @@ class Problems:
 
     def in_order(self, root: Mapping[str, Any], path: str | None) -> tuple[Problem, ...]:
         """Everything that was added, by record in the order of the directory `root`, in each as it was found."""
+        if not self._found:
+            return ()
         places = {member: place for place, member in enumerate(root)}
         records: dict[str | int, dict[str | int, int]] = {
             member: {name: place for place, name in enumerate(record)}

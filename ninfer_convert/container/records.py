@@ -1,4 +1,8 @@
-"""The directory of an artifact as values (container.md 2). Nothing here checks a rule: `rules` does."""
+"""The directory of an artifact as values (container.md 2). Nothing here checks a rule: `rules` does.
+
+A directory has hundreds of thousands of objects and bindings: they are named tuples, which are made in a third of the
+time.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class TensorObject:
+class TensorObject(NamedTuple):
     """A tensor's bytes: `bytes` of them at `offset` of the logical payload; format and layout by name."""
 
     id: str
@@ -32,8 +35,7 @@ class TensorObject:
         return math.prod(self.shape)
 
 
-@dataclass(frozen=True)
-class ResourceObject:
+class ResourceObject(NamedTuple):
     """A file stored verbatim."""
 
     id: str
@@ -49,8 +51,7 @@ class ResourceObject:
 Object = TensorObject | ResourceObject
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """Logical elements [begin, end) of a tensor object, counted in C order."""
 
     object: str
@@ -58,8 +59,7 @@ class Part:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Binding:
+class Binding(NamedTuple):
     """What a parameter is stored as: a whole tensor object, or parts one behind the other.
 
     `parts` is empty where `object` is given.

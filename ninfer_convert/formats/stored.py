@@ -7,6 +7,7 @@ sources read them, methods convert them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 from typing import Literal
 
@@ -163,6 +164,7 @@ def ggml_type(number: int) -> StoredType:
     )
 
 
+@cache
 def stored_type(name: str) -> StoredType:
     """The stored type called `name`; raises LookupError with the nearest names."""
     number = name.removeprefix(_BY_NUMBER)

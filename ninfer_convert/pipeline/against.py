@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -64,7 +64,7 @@ def tensor_differences(
     tell. Raises SourceError and NumericError as a conversion does.
     """
     tensors = {planned.record.id: planned for planned in plan.tensors if _counterpart(artifact, planned) is not None}
-    total = sum(member.job.source.nbytes for planned in tensors.values() for member in planned.members)
+    total = sum(member.source.nbytes for planned in tensors.values() for member in planned.members)
     meter = Meter(total, progress)
     found: dict[tuple[str, tuple[str, ...]], _Found] = {}
 
@@ -90,7 +90,7 @@ def tensor_differences(
 def _counterpart(artifact: Artifact, planned: PlannedTensor | PlannedBytes) -> Object | None:
     """The artifact's object that is stored as planned, wherever it lies."""
     record = artifact.directory.by_id.get(planned.record.id)
-    if record is None or replace(record, offset=0) != replace(planned.record, offset=0):
+    if record is None or record._replace(offset=0) != planned.record._replace(offset=0):
         return None
     return record
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -31,17 +31,17 @@ def bad_auxiliaries(resolution: Resolution, shapes: Mapping[str, Shape]) -> Iter
 
 
 def input_columns(
-    resolution: Resolution, sources: Mapping[tuple[str, int], Source]
+    resolution: Resolution, sources: Mapping[str, Sequence[Source]]
 ) -> tuple[dict[str, tuple[int, ...]], list[Problem]]:
     """For each parameter whose stored columns stand in another order than its own: where each belongs (qwen35.md 8.3).
 
-    `sources` are what each piece, by name and number, is read from. A problem for one of which pieces differ in it, as
+    `sources` are what each piece is read from. A problem for one of which pieces differ in it, as
     a use could not tell.
     """
     found: dict[str, tuple[int, ...]] = {}
     problems = []
     for name, pieces in resolution.decisions.items():
-        orders = {_order(piece, sources[name, number]) for number, piece in enumerate(pieces)}
+        orders = {*map(_order, pieces, sources[name])}
         if len(orders) > 1:
             message = f"{name}: columns stand otherwise in the pieces that are imported; import all of it, or none"
             rule = next(piece.rule for piece in pieces if piece.rule)
@@ -106,4 +106,4 @@ def refuse_illegal_words(plan: Plan) -> None:
 def _words(plan: Plan, parameter: str) -> bytes:
     """The words that a parameter of a direct format will be stored as."""
     members = [member for planned in plan.tensors for member in planned.members if member.parameter == parameter]
-    return b"".join(member.method.encoder(member.job)(0, member.job.rows).codes.tobytes() for member in members)
+    return b"".join(member.method.encoder(member.job)(0, member.rows).codes.tobytes() for member in members)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from ninfer_convert.container import Binding, Part, ResourceObject, TensorObject, Use
 from ninfer_convert.formats import get_format
 from ninfer_convert.layouts import TENSOR_ALIGNMENT, Tensor, get_layout, usual_layout
-from ninfer_convert.methods.base import Job
 from ninfer_convert.pipeline.planned import Member, PlannedBytes, PlannedTensor
 from ninfer_convert.pipeline.provenance import file_name
 from ninfer_convert.sources.views import take_rows
@@ -43,32 +42,45 @@ class Placed:
 
 def place(
     resources: Sequence[Resource],
-    sources: Mapping[tuple[str, int], Source],
+    sources: Mapping[str, Sequence[Source]],
     resolution: Resolution,
     importance: Mapping[tuple[str, int], NDArray[np.float64]],
     columns: Mapping[str, Sequence[int]],
 ) -> Placed:
     """Resources first, then parents, then the other parameters in the order of the decisions, then auxiliaries.
 
-    `sources` are what each piece of a parameter, by name and number, is a region of; `columns` what uses must be told
-    of parameters whose columns stand in another order. The pieces of a cut parameter are consecutive objects.
+    `sources` are what each piece of a parameter is a region of; `columns` what uses must be told of parameters whose
+    columns stand in another order. The pieces of a cut parameter are consecutive objects.
     """
-    payload = _Payload(sources, resolution.decisions, importance)
+    payload = _Payload()
     for resource in resources:
         payload.add_resource(resource)
     bindings: dict[str, Binding] = {}
     for parent in resolution.groups:
-        record = payload.add_tensor(_stored(parent), [(name, 0) for name in parent.members])
-        begin = 0
+        members: list[Member] = []
+        row = 0
         for name in parent.members:
-            end = begin + prod(resolution.decisions[name][0].shape)
-            bindings[name] = _bind(sources[name, 0], [(record, begin, end)])
+            piece = resolution.decisions[name][0]
+            rows, _ = get_layout(piece.layout).matrix(piece.shape)
+            members.append(Member(name, row, rows, sources[name][0], piece, importance.get((name, 0))))
+            row += rows
+        record = payload.add_tensor(_stored(parent), members)
+        begin = 0
+        for member in members:
+            end = begin + prod(member.piece.shape)
+            bindings[member.parameter] = _bind(member.source, [(record, begin, end)])
             begin = end
     alone = cache(_stored)  # pieces are few, however many parameters share them
     for name, pieces in resolution.decisions.items():
         if name not in bindings:
-            records = [payload.add_tensor(alone(piece), [(name, index)]) for index, piece in enumerate(pieces)]
-            bindings[name] = _bind(sources[name, 0], [(record, 0, record.elements) for record in records])
+            records = []
+            for number, piece in enumerate(pieces):
+                stored, source = alone(piece), sources[name][number]
+                if piece.rows is not None:
+                    source = take_rows(source, *piece.rows)
+                whole = Member(name, 0, stored.rows, source, piece, importance.get((name, number)))
+                records.append(payload.add_tensor(stored, [whole]))
+            bindings[name] = _bind(sources[name][0], [(record, 0, record.elements) for record in records])
     bindings = {name: bindings[name] for name in resolution.decisions}
     bindings |= {alias.name: bindings[alias.target] for alias in resolution.shares}
     uses = []
@@ -85,33 +97,32 @@ def place(
 
 def _bind(source: Source, parts: Sequence[tuple[TensorObject, int, int]]) -> Binding:
     """The parameter of `source`: the whole of an object of its shape, or elements of objects."""
-    record, begin, end = parts[0]
-    if len(parts) == 1 and end - begin == record.elements and record.shape == source.shape:
+    record, _, _ = parts[0]
+    if len(parts) == 1 and record.shape == source.shape:
         return Binding(record.id)
     return Binding(None, tuple(Part(record.id, begin, end) for record, begin, end in parts))
 
 
 @dataclass(frozen=True)
 class _Stored:
-    """What an object holds, how it is laid out, and its size."""
+    """What an object holds, how it is laid out, and its size in rows and bytes."""
 
     tensor: Tensor
     layout: Layout
+    rows: int
     bytes: int
 
 
 def _stored(object: Parent | Piece) -> _Stored:
     tensor, layout = Tensor(get_format(object.format), object.shape, object.divisors), get_layout(object.layout)
-    return _Stored(tensor, layout, layout.size(tensor))
+    rows, _ = layout.matrix(object.shape)
+    return _Stored(tensor, layout, rows, layout.size(tensor))
 
 
 @dataclass
 class _Payload:
     """Objects one behind the other, each at the next offset that its alignment allows."""
 
-    sources: Mapping[tuple[str, int], Source]
-    decisions: Mapping[str, Sequence[Piece]]
-    importance: Mapping[tuple[str, int], NDArray[np.float64]]
     objects: list[PlannedTensor | PlannedBytes] = field(default_factory=list)
     end: int = 0
     weights: int = 0
@@ -144,27 +155,14 @@ class _Payload:
         self._add(PlannedBytes(record, content, {"auxiliary": role}))
         return id
 
-    def add_tensor(self, stored: _Stored, pieces: Sequence[tuple[str, int]]) -> TensorObject:
-        """An object that these pieces, (parameter, number), fill one behind the other."""
+    def add_tensor(self, stored: _Stored, members: Sequence[Member]) -> TensorObject:
+        """An object that these members fill one behind the other."""
         tensor, layout = stored.tensor, stored.layout
         id = f"weight/{self.weights:06d}"
         self.weights += 1
         record = TensorObject(
             id, tensor.shape, tensor.format.name, layout.name, self._aligned(), stored.bytes, tensor.divisors
         )
-        members: list[Member] = []
-        row = 0
-        for key in pieces:
-            name, number = key
-            piece = self.decisions[name][number]
-            rows, columns = layout.matrix(piece.shape)
-            source = self.sources[key]
-            if piece.rows is not None:
-                source = take_rows(source, *piece.rows)
-            importance = self.importance.get(key)
-            job = Job(source, tensor.format, rows, columns, piece.parameters, piece.non_finite, importance)
-            members.append(Member(name, row, job, piece))
-            row += rows
         self._add(PlannedTensor(record, tensor, layout, tuple(members)))
         return record
 

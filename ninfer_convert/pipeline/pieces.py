@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 from typing import TYPE_CHECKING
 
 from ninfer_convert.formats.stored import STORED_TYPES
@@ -60,11 +61,11 @@ def cut(planned: PlannedTensor, piece_bytes: int) -> Iterator[Piece]:
         source_bytes = 0
         for member, encode in zip(planned.members, encoders, strict=True):
             a = max(begin - member.first_row, 0)
-            b = min(end - member.first_row, member.job.rows)
+            b = min(end - member.first_row, member.rows)
             if a < b:
                 slices.append((encode, a, b))
                 members.append(member)
-                nbytes, rows = member.job.source.nbytes, member.job.rows
+                nbytes, rows = member.source.nbytes, member.rows
                 source_bytes += nbytes * b // rows - nbytes * a // rows
         yield Piece(planned, begin, tuple(slices), tuple(members), source_bytes)
 
@@ -72,7 +73,7 @@ def cut(planned: PlannedTensor, piece_bytes: int) -> Iterator[Piece]:
 def least_piece(planned: PlannedTensor) -> int:
     """Bytes of values in the smallest pieces that it can be cut into."""
     quantum = planned.layout.row_quantum
-    return max(_value_bytes(member) * min(quantum, member.job.rows) // member.job.rows for member in planned.members)
+    return max(_value_bytes(member) * min(quantum, member.rows) // member.rows for member in planned.members)
 
 
 def _ranges(planned: PlannedTensor, piece_bytes: int) -> Iterator[tuple[int, int]]:
@@ -80,7 +81,7 @@ def _ranges(planned: PlannedTensor, piece_bytes: int) -> Iterator[tuple[int, int
     rows, _ = planned.layout.matrix(planned.tensor.shape)
     quantum = planned.layout.row_quantum
     seams = {member.first_row for member in planned.members if member.first_row % quantum == 0}
-    step = min(member.job.rows * piece_bytes // _value_bytes(member) for member in planned.members)
+    step = min(member.rows * piece_bytes // _value_bytes(member) for member in planned.members)
     step = max(quantum, step // quantum * quantum)
     for seam, next_seam in pairwise(sorted({0, *seams, rows})):
         for begin in range(seam, next_seam, step):
@@ -89,7 +90,7 @@ def _ranges(planned: PlannedTensor, piece_bytes: int) -> Iterator[tuple[int, int
 
 def _value_bytes(member: Member) -> int:
     """Bytes of all its values in memory: as stored, or as binary32 where they are decoded or given to a function."""
-    job = member.job
-    if STORED_TYPES[job.source.stored].quantized or isinstance(member.method, CallableMethod):
-        return max(job.source.nbytes, 4 * job.rows * job.columns)
-    return job.source.nbytes
+    source = member.source
+    if STORED_TYPES[source.stored].quantized or isinstance(member.method, CallableMethod):
+        return max(source.nbytes, 4 * prod(member.piece.shape))
+    return source.nbytes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,7 @@ from ninfer_convert.strict_json import collector_paused
 if TYPE_CHECKING:
     from ninfer_convert.architectures import Model, Parameter
     from ninfer_convert.pipeline.objects import Objects
-    from ninfer_convert.recipe import Recipe, Resolution
+    from ninfer_convert.recipe import Piece, Recipe, Resolution
     from ninfer_convert.sources.base import Checkpoint
     from ninfer_convert.values import Source
 
@@ -64,7 +64,7 @@ def make_plan(input: str, recipe: str, shaping: Shaping) -> Plan:
         requantize=shaping.requantize,
     )
     sources = _sources(model, resolution, inputs)
-    shapes = {name: source.shape for (name, _), source in sources.items()}
+    shapes = {name: pieces[0].shape for name, pieces in sources.items()}
     shapes |= {alias.name: shapes[alias.target] for alias in resolution.shares}
     columns, bad_columns = input_columns(resolution, sources)
     if problems := [
@@ -114,31 +114,33 @@ def _architecture_uses(model: Model) -> list[Use]:
     ]
 
 
-def _sources(model: Model, resolution: Resolution, inputs: Inputs) -> dict[tuple[str, int], Source]:
-    """What each piece of a decided parameter is a region of, by parameter and number."""
-    sources = {}
-    for name, pieces in resolution.decisions.items():
-        for number, piece in enumerate(pieces):
-            located: Parameter | str = model.by_name[name]
-            if piece.source is not None or piece.tensor is not None:
-                located = inputs.locate(model.by_name[name], piece.source, piece.tensor)
-            assert not isinstance(located, str), "resolve has refused what is not to be found"
-            source = located.source
-            sources[name, number] = transpose(source) if piece.transpose else source
-    return sources
+def _sources(model: Model, resolution: Resolution, inputs: Inputs) -> dict[str, tuple[Source, ...]]:
+    """What each piece of a decided parameter is a region of."""
+
+    def source(parameter: Parameter, piece: Piece) -> Source:
+        located: Parameter | str = parameter
+        if piece.source is not None or piece.tensor is not None:
+            located = inputs.locate(parameter, piece.source, piece.tensor)
+        assert not isinstance(located, str), "resolve has refused what is not to be found"
+        return transpose(located.source) if piece.transpose else located.source
+
+    return {
+        name: tuple([source(model.by_name[name], piece) for piece in pieces])
+        for name, pieces in resolution.decisions.items()
+    }
 
 
-def _refusals(sources: Mapping[tuple[str, int], Source], resolution: Resolution) -> Iterator[Problem]:
+def _refusals(sources: Mapping[str, Sequence[Source]], resolution: Resolution) -> Iterator[Problem]:
     """What headers and scales show cannot be converted as decided."""
-    for (name, number), source in sources.items():
-        piece = resolution.decisions[name][number]
-        reason = piece.method.refusal(source, get_format(piece.format), piece.parameters)
-        if reason is not None:
-            message = f"{name}: {reason}"
-            if piece.rule:
-                yield piece.rule.place.problem("cannot-convert", message, name)
-            else:
-                yield Problem("cannot-convert", message, source.origins[0].file, name)
+    for name, pieces in resolution.decisions.items():
+        for piece, source in zip(pieces, sources[name], strict=True):
+            reason = piece.method.refusal(source, get_format(piece.format), piece.parameters)
+            if reason is not None:
+                message = f"{name}: {reason}"
+                if piece.rule:
+                    yield piece.rule.place.problem("cannot-convert", message, name)
+                else:
+                    yield Problem("cannot-convert", message, source.origins[0].file, name)
 
 
 def _components(model: Model, objects: Objects) -> dict[str, container.Component]:
@@ -173,10 +175,10 @@ def _read(inputs: Inputs, recipe: Recipe, shaping: Shaping, resolution: Resoluti
     }
 
 
-def _twins(model: Model, resolution: Resolution, sources: Mapping[tuple[str, int], Source]) -> tuple[Twin, ...]:
+def _twins(model: Model, resolution: Resolution, sources: Mapping[str, Sequence[Source]]) -> tuple[Twin, ...]:
     """Aliases that the checkpoint holds too, beside what they are bound to."""
     return tuple(
-        Twin(alias.name, model.by_name[alias.name].source, alias.target, sources[alias.target, 0])
+        Twin(alias.name, model.by_name[alias.name].source, alias.target, sources[alias.target][0])
         for alias in resolution.shares
         if alias.stored
     )

@@ -7,16 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+from ninfer_convert.formats import get_format
+from ninfer_convert.layouts import get_layout
+from ninfer_convert.methods.base import Job
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from ninfer_convert.architectures import Model
     from ninfer_convert.container import Directory, Object, TensorObject
     from ninfer_convert.errors import Problem
     from ninfer_convert.layouts import Layout, Tensor
-    from ninfer_convert.methods.base import Job, Method
+    from ninfer_convert.methods import Method
     from ninfer_convert.recipe import Piece, Recipe, Resolution
     from ninfer_convert.sources.base import Checkpoint, SourceFile
     from ninfer_convert.values import Source
@@ -39,23 +46,34 @@ class Shaping:
     allow_code: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    """Rows of an object from `first_row` on that one piece of one parameter fills; `job.rows` says how many."""
+class Member(NamedTuple):
+    """Rows [first_row, first_row + rows) of an object, which one piece of one parameter fills with what `source` holds.
+
+    `importance` is that of a `Job`.
+    """
 
     parameter: str
     first_row: int
-    job: Job
+    rows: int
+    source: Source
     piece: Piece
+    importance: NDArray[np.float64] | None
 
     @property
     def method(self) -> Method:
         """What makes its words."""
         return self.piece.method
 
+    @property
+    def job(self) -> Job:
+        """What the method is asked to do."""
+        piece = self.piece
+        _, columns = get_layout(piece.layout).matrix(piece.shape)
+        format = get_format(piece.format)
+        return Job(self.source, format, self.rows, columns, piece.parameters, piece.non_finite, self.importance)
 
-@dataclass(frozen=True, slots=True)
-class PlannedTensor:
+
+class PlannedTensor(NamedTuple):
     """A tensor object: where it stands, what it holds, how it is laid out, what fills it row by row."""
 
     record: TensorObject
@@ -123,4 +141,4 @@ class Plan:
     @property
     def source_bytes(self) -> int:
         """Stored bytes that a conversion reads from the checkpoint."""
-        return sum(member.job.source.nbytes for planned in self.tensors for member in planned.members)
+        return sum(member.source.nbytes for planned in self.tensors for member in planned.members)

@@ -87,7 +87,7 @@ def _parameters(
     """Of parameters what neither binding nor object shows: the logical shape, the tensor whose axes it exchanges."""
     tensors = (planned for planned in placed.objects if isinstance(planned, PlannedTensor))
     members = (member for planned in tensors for member in planned.members)
-    transposed = {member.parameter: member.job.source.origins[0] for member in members if member.piece.transpose}
+    transposed = {member.parameter: member.source.origins[0] for member in members if member.piece.transpose}
     transposed |= {alias.name: transposed[alias.target] for alias in resolution.shares if alias.target in transposed}
     for name, binding in placed.bindings.items():
         record: dict[str, Any] = {}
@@ -120,7 +120,7 @@ def _activation_scales(placed: Placed, resolution: Resolution) -> dict[str, dict
         member.parameter: {tensor: spelled(scales) for tensor, scales in encoding.activations.items()}
         for planned in tensors
         for member in planned.members
-        if member.parameter not in used and (encoding := member.job.source.encoding) and encoding.activations
+        if member.parameter not in used and (encoding := member.source.encoding) and encoding.activations
     }
 
 
@@ -157,21 +157,20 @@ def _object(
     if isinstance(planned, PlannedBytes):
         return dict(planned.origin)
     members = planned.members
-    method, parameters = members[0].method, members[0].job.parameters
-    sources = [member.job.source for member in members]
+    method, parameters = members[0].method, members[0].piece.parameters
+    sources = [member.source for member in members]
     origins = [origin for source in sources for origin in source.origins]
+    names, _, tensors, stored, selections = zip(*origins, strict=True)
     made: dict[str, Any] = {
-        "parameters": [member.parameter for member in members],
-        "tensors": _tensors(origins),
-        "stored": [origin.stored for origin in origins],
+        "parameters": tuple([member.parameter for member in members]),
+        "tensors": tensors,
+        "stored": stored,
         "method": method.name,
     }
     if isinstance(method, CallableMethod):
         made["code"] = {"name": file_name(method.code.path), "sha256": method.code.sha256, "function": method.function}
-    names = [origin.source for origin in origins]
     if names.count(main) < len(names):
         made["sources"] = names
-    selections = [origin.selection for origin in origins]
     if any(selections):
         made["selections"] = selections
     if parameters:

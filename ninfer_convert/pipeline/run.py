@@ -79,21 +79,23 @@ def file_plan(plan: Plan, destination: Path, running: Running) -> FilePlan:
     """How the artifact is divided into files: names, sizes to the byte, room for the directory."""
     directory = plan.directory
     if running.digest:
-        directory = with_digests(directory, {planned.record.id: DIGEST_PLACEHOLDER for planned in plan.objects})
+        directory = with_digests(directory, dict.fromkeys(directory.by_id, DIGEST_PLACEHOLDER))
     return plan_files(directory, destination, running.max_file_bytes)
 
 
 def expected_memory(plan: Plan, running: Running) -> int:
     """Bytes of memory that a run takes at most, about: the program itself, and a piece for each thread."""
-    largest = max((member.job.source.nbytes for planned in plan.tensors for member in planned.members), default=0)
+    largest = max((member.source.nbytes for planned in plan.tensors for member in planned.members), default=0)
     return PROGRAM_BYTES + running.jobs * WORKING_SET * min(running.piece_bytes, largest)
 
 
 def check_memory(plan: Plan, running: Running) -> None:
     """Raise UsageError where the cap is below what the smallest pieces take, one for each thread."""
+    if running.memory is None:
+        return
     smallest = max((least_piece(planned) for planned in plan.tensors), default=0)
     least = running.jobs * WORKING_SET * max(SMALLEST_PIECE_BYTES, smallest)
-    if running.memory is not None and running.memory < least:
+    if running.memory < least:
         threads = "1 thread" if running.jobs == 1 else f"{running.jobs} threads"
         message = f"a cap of {running.memory:,} bytes of memory is too low: {threads} of this conversion take {least:,}"
         raise UsageError(Problem("memory-cap", f"{message}; raise --memory, or lower --jobs"))
@@ -167,7 +169,7 @@ class _Tally:
         id, last = piece.planned.record.id, piece.members[-1]
         with self.meter.lock:
             self.left[id] -= 1
-            if non_finite and last.job.non_finite == "warn":
+            if non_finite and last.piece.non_finite == "warn":
                 self.non_finite[last.parameter] += non_finite
             self.meter.add(piece.source_bytes, last.parameter)
             return self.left[id] == 0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from ninfer_convert.container import ResourceObject, TensorObject
 from ninfer_convert.formats import get_format
@@ -27,8 +28,7 @@ class Share:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class StoredPiece:
+class StoredPiece(NamedTuple):
     """A parameter, or rows of one, as it will be stored: a member of an object."""
 
     planned: PlannedTensor
@@ -41,12 +41,12 @@ class StoredPiece:
     @property
     def selection(self) -> str | None:
         """What is taken of the source ("rows 0:128"), None for all of it."""
-        return self.member.job.source.origins[0].selection
+        return self.member.source.origins[0].selection
 
     @property
     def stored(self) -> str:
         """The stored type of the source."""
-        return self.member.job.source.stored
+        return self.member.source.stored
 
     @property
     def object(self) -> str:
@@ -76,7 +76,7 @@ class StoredPiece:
         size = self.planned.record.bytes
         rows, _ = self.planned.layout.matrix(self.planned.tensor.shape)
         first = self.member.first_row
-        return size * (first + self.member.job.rows) // rows - size * first // rows
+        return size * (first + self.member.rows) // rows - size * first // rows
 
     @property
     def rule(self) -> Rule | None:
@@ -91,7 +91,12 @@ class StoredPiece:
     @property
     def lossy(self) -> bool:
         """Whether a cast to a direct format may round."""
-        return may_round(stored_type(self.stored), self.format)
+        return _may_round(self.stored, self.format)
+
+
+@cache
+def _may_round(stored: str, format: str) -> bool:
+    return may_round(stored_type(stored), format)
 
 
 @dataclass(frozen=True)

@@ -32,18 +32,21 @@ class Fitting:
 
     choices: Choices
     complaints: Complaints
-    _pieces: dict[int, Piece] = field(default_factory=dict)
-    """Of choices by themselves, by their identity."""
+    _pieces: dict[int, tuple[Piece, ...]] = field(default_factory=dict)
+    """Those of choices, by the identity of these."""
 
-    def piece(self, name: str, choice: Choice) -> Piece | None:
-        """The object of a choice of the parameter `name` by itself; None where something is wrong.
+    def pieces(self, name: str, choices: Sequence[Choice]) -> tuple[Piece, ...]:
+        """The objects of a parameter whose choices are stored by themselves; () where something is wrong with any.
 
-        Parameters that share a choice share its piece; the choice must live as long as this does.
+        Parameters that share choices share their pieces; the choices must live as long as this does.
         """
-        piece = self._pieces.get(id(choice)) or self._piece(name, choice)
-        if piece is not None:
-            self._pieces[id(choice)] = piece
-        return piece
+        known = self._pieces.get(id(choices))
+        if known is None:
+            pieces = [self._piece(name, choice) for choice in choices]
+            known = () if None in pieces else tuple([piece for piece in pieces if piece])
+            if known:
+                self._pieces[id(choices)] = known
+        return known
 
     def _piece(self, name: str, choice: Choice) -> Piece | None:
         if not self._has_rank(name, choice):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import product
 from math import prod
 
@@ -120,7 +120,7 @@ class Glob:
     text: str
     parts: Parts
 
-    @property
+    @cached_property
     def literal(self) -> str | None:
         """The one name that can match, where there is no `*`, `?` or `{`; else None."""
         if not self.parts:
@@ -133,7 +133,7 @@ class Glob:
         """Texts that every match contains."""
         return [part.text for part in self.parts if isinstance(part, Text)]
 
-    @property
+    @cached_property
     def is_template(self) -> bool:
         """Whether it is made of text and stars alone, so that texts for the stars make it a name."""
         return all(isinstance(part, (Text, AnyRun)) for part in self.parts)

@@ -68,8 +68,7 @@ class Objects:
         """The pieces of every parameter, in the order of the parameters."""
         for name, choices in self.choices.items():
             if name not in self._pieces:
-                pieces = [self.fitting.piece(name, choice) for choice in choices or ()]
-                self._pieces[name] = tuple([piece for piece in pieces if piece])
+                self._pieces[name] = self.fitting.pieces(name, choices or ())
         return {name: self._pieces[name] for name in self.choices}
 
     def _place(self, members: Sequence[str], shape: Shape | None = None, rule: Rule | None = None) -> None:

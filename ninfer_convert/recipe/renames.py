@@ -17,6 +17,8 @@ def rename(tables: Sequence[Rename], names: Sequence[str]) -> dict[str, str]:
     Raises RecipeError for a table that renames nothing, an empty result, and two names with one result.
     """
     renamed = {name: name for name in names}
+    if not tables:
+        return renamed
     used: dict[str, Rename] = {}
     for name in names:
         if found := renamed_by(tables, name):

@@ -85,7 +85,7 @@ def resolve(
     uses = Uses(selection, dict.fromkeys(skipped, "skipped"), complaints)
     uses.add_inputs(inputs)
     uses.add(recipe.uses, _policies(assigns, selection))
-    nvfp4 = {name for name, pieces in decisions.items() if any(piece.format == NVFP4.name for piece in pieces)}
+    nvfp4 = {name for name, pieces in decisions.items() for piece in pieces if piece.format == NVFP4.name}
     nvfp4 |= {alias.name for alias in shares if alias.target in nvfp4}
     present = [parameter for parameter in parameters if parameter.name not in skipped]
     found_uses = uses.finish(_input_divisors(present, chosen, decisions, objects.parents), nvfp4)

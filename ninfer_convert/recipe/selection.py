@@ -72,6 +72,7 @@ class Names:
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = names
+        self._text = "\n".join(names)
         self._all = frozenset(range(len(names)))
         self._index = {name: index for index, name in enumerate(names)}
         self._matching: dict[str, Indices] = {}
@@ -112,9 +113,11 @@ class Names:
         return frozenset(found)
 
     def _all_holding(self, word: str) -> Indices:
+        if word not in self._text:
+            return frozenset()
         found = self._holding.get(word)
         if found is None:
-            found = self._holding[word] = frozenset(i for i, name in enumerate(self.names) if word in name)
+            found = self._holding[word] = frozenset([i for i, name in enumerate(self.names) if word in name])
         return found
 
 

@@ -133,11 +133,14 @@ def _entry_fault(name: str, entry: Any) -> str | None:
 
 def _tensor(file: SourceFile, name: str, entry: Mapping[str, Any]) -> StoredTensor:
     begin, end = entry["data_offsets"]
-    return StoredTensor(name, entry["dtype"], tuple(entry["shape"]), file, file.payload + begin, end - begin)
+    stored = DTYPES[entry["dtype"]].name  # one string for all of a type
+    return StoredTensor(name, stored, tuple(entry["shape"]), file, file.payload + begin, end - begin)
 
 
 def _are_sizes(items: Any) -> bool:
-    return isinstance(items, list) and all(type(item) is int and 0 <= item <= _MAX_INTEGER for item in items)
+    if not isinstance(items, list) or not {*map(type, items)} <= {int}:
+        return False
+    return not items or (min(items) >= 0 and max(items) <= _MAX_INTEGER)
 
 
 def _is_string_map(value: Any) -> bool:

@@ -20,7 +20,7 @@ def test_each_parameter_takes_the_vector_of_its_input(tmp_path: Path, kind: str)
     for member in (member for tensor in planned.tensors for member in tensor.members):
         searched = member.method.name == "grouped_search"
         expected = importances.of(member.parameter, entries) if searched else None
-        found = member.job.importance
+        found = member.importance
         assert (None if found is None else found.tolist()) == (None if expected is None else expected.tolist())
         weighed += found is not None
     assert weighed == {"dense": 32}.get(kind, 68)

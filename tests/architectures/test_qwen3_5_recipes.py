@@ -216,7 +216,7 @@ def test_the_vector_of_the_matrix_weighs_what_shares_its_input(dense: dict[str, 
         member.parameter
         for tensor in dense["qwen3_8_27b_imatrix"].tensors
         for member in tensor.members
-        if member.job.importance is not None
+        if member.importance is not None
     }
     assert weighed == {"text/layers/3/attention/query", "text/layers/3/attention/gate"}
 

@@ -190,11 +190,13 @@ def _bad_scales(source: Source) -> Sequence[Problem]:
 
 
 def _modules(tensors: Mapping[str, StoredTensor]) -> list[Module]:
-    """The tensors by module, in order of the first tensor of each."""
+    """The modules that may be encoded with all their tensors, in order of the first tensor of each."""
     modules: dict[str, dict[str, StoredTensor]] = {}
-    for name, tensor in tensors.items():
+    candidates = {_split(name)[0] for name, tensor in tensors.items() if tensor.stored not in PLAIN_FLOATS}
+    for name, tensor in tensors.items() if candidates else ():
         module, member = _split(name)
-        modules.setdefault(module, {})[member] = tensor
+        if module in candidates:
+            modules.setdefault(module, {})[member] = tensor
     return [Module(name, members) for name, members in modules.items()]
 
 
@@ -208,8 +210,6 @@ def _split(name: str) -> tuple[str, str]:
 
 
 def _recognise(module: Module, declared: Declaration) -> list[EncodedModule]:
-    if all(tensor.stored in PLAIN_FLOATS for tensor in module.tensors.values()):
-        return []
     found: list[EncodedModule] = []
     for convention in CONVENTIONS:
         new: list[EncodedModule] = []
