@@ -1,39 +1,35 @@
 """grouped_search from stored words to codes and scales, exactly as binary64 sums decide (methods.md).
 
-Some sixty scales compete for a group. All are screened in binary32; only those so close to the best that the
-exact rule could prefer them (`search_errors`) are summed in binary64, in order, the first of equals winning.
+Some sixty scales compete for a group. All are screened in binary32, those left over in binary64 in any order; only
+those so close to the best that the exact rule could prefer them (`search_errors`) are summed in order, the first of
+equals winning.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ninfer_convert.kernels.compile import inline, kernel
 from ninfer_convert.kernels.grouped import scale_word as maxabs_word
 from ninfer_convert.kernels.scalars import f32_to_f64, f32_word, word_f32, word_f64
-from ninfer_convert.kernels.search_errors import estimate_errors, exact_error, fit_scale, limit_of
+from ninfer_convert.kernels.search_errors import (
+    CLOSE_SUMS,
+    estimate_errors,
+    exact_error,
+    fit_scale,
+    limit_of,
+    sum_errors,
+)
 from ninfer_convert.kernels.search_scales import MOST_FIRST, put_first, put_last, scale_value
+from ninfer_convert.kernels.search_types import Candidates, Grid, Reach
 from ninfer_convert.kernels.stored import to_f32
 from ninfer_convert.kernels.words import F16_INFINITY, F32_MAGNITUDE
 
-
-class Grid(NamedTuple):
-    """What codes and scales may be: the code interval as float32, and whether scales may be negative."""
-
-    qmin: Any
-    qmax: Any
-    negative: bool
-
-
-class Candidates(NamedTuple):
-    """Scale words in the order that decides ties, and room to judge them; `errors` are estimates."""
-
-    words: Any
-    scales: Any
-    inverses: Any
-    errors: Any
+F32_SIGN = 1 << 31
+MOST = 1 + MOST_FIRST
+"""The most candidates at a time: the best so far and the most that are put behind it."""
 
 
 @kernel
@@ -59,10 +55,11 @@ def encode_search(
     rows, columns = words.shape
     groups = scales.shape[1]
     candidates = Candidates(
-        np.empty(1 + MOST_FIRST, np.uint16),
-        np.empty(1 + MOST_FIRST, np.float32),
-        np.empty(1 + MOST_FIRST, np.float32),
-        np.empty(1 + MOST_FIRST, np.float32),
+        np.empty(MOST, np.uint16),
+        np.empty(MOST, np.float32),
+        np.empty(MOST, np.float32),
+        np.empty(MOST, np.uint32),
+        np.empty(MOST, np.float64),
     )
     grid = Grid(np.float32(qmin), np.float32(qmax), negative)
     values = np.zeros(groups * group, np.float32)
@@ -74,69 +71,141 @@ def encode_search(
             values[k] = word_f32(to_f32(words[row, k], half))
         for g in range(groups):
             begin, end = g * group, (g + 1) * group
-            part_weights, part_importance = part(weights, begin, end), part(padded, begin, end)
-            scale = search_group(values[begin:end], part_weights, part_importance, grid, candidates, chosen)
-            if scale == F16_INFINITY:
+            members = values[begin:end]
+            reach = find_reach(members)
+            scale = maxabs_word(max(reach.above, reach.below), grid.qmax)
+            if scale >= F16_INFINITY:
                 return int(row * groups + g)
+            if scale == 0:
+                chosen[:] = 0
+            else:
+                its_weights, its_importance = part(weights, begin, end), part(padded, begin, end)
+                scale = search_group(members, its_weights, its_importance, reach, grid, scale, candidates, chosen)
             scales[row, g] = scale
             for k in range(min(end, columns) - begin):
                 codes[row, begin + k] = np.int8(chosen[k])
     return -1
 
 
+# Numba counts the references to an array by atomic instructions, a sixth of the time once, and leaves that out only of
+# functions that use their arrays alike on every path. So none below returns early or has arrays in a branch: what is
+# not to be done is a loop of no rounds.
+
+
 @inline
-def search_group(values: Any, weights: Any, importance: Any, grid: Grid, candidates: Candidates, codes: Any) -> Any:
-    """The scale word of one group, its codes into `codes`; an infinity where its max-abs scale is not finite."""
-    extreme = f32_word(values[find_extreme(values)])
-    best = maxabs_word(np.uint32(extreme & F32_MAGNITUDE), grid.qmax)
-    if best == 0 or best >= F16_INFINITY:
-        codes[:] = 0
-        return min(best, np.uint16(F16_INFINITY))
+def search_group(
+    values: Any,
+    weights: Any,
+    importance: Any,
+    reach: Reach,
+    grid: Grid,
+    maxabs: Any,
+    candidates: Candidates,
+    codes: Any,
+) -> Any:
+    """The scale word of a group by that of its max-abs scale, which is not zero; its codes into `codes`."""
     words = candidates.words
-    for last in (False, True):
-        choose_codes(values, best, grid, codes)
-        fit = fit_scale(values, importance, codes)
-        words[0] = best
-        if last:
-            count = put_last(words, 1, fit)
-        else:
-            count = put_first(words, 1, word_f64(f32_to_f64(extreme)), best, fit, grid.qmin, grid.qmax, grid.negative)
-        best = pick(values, weights, importance, grid, candidates, count, codes)
+    words[0] = maxabs
+    fit = fit_codes(values, importance, grid, maxabs, codes)
+    count = put_first(words, 1, extreme_value(values, reach), maxabs, fit, grid)
+    best = pick(values, weights, importance, reach, grid, candidates, count, codes)
+    words[0] = best
+    fit = fit_codes(values, importance, grid, best, codes)
+    count = put_last(words, 1, fit)
+    best = pick(values, weights, importance, reach, grid, candidates, count, codes)
     choose_codes(values, best, grid, codes)
     return best
 
 
 @inline
-def pick(values: Any, weights: Any, importance: Any, grid: Grid, candidates: Candidates, count: int, codes: Any) -> Any:
+def fit_codes(values: Any, importance: Any, grid: Grid, word: Any, codes: Any) -> float:
+    """The least-squares scale of the codes under a scale; NaN where there is none."""
+    choose_codes(values, word, grid, codes)
+    return fit_scale(values, importance, codes)
+
+
+@inline
+def pick(
+    values: Any, weights: Any, importance: Any, reach: Reach, grid: Grid, candidates: Candidates, count: int, codes: Any
+) -> Any:
     """The word of least exact error among the first `count` candidates, the first of equals; the first one is usable.
 
-    A skipped word's scale becomes NaN, and so does its estimate: never close. Uses up `candidates` and `codes`.
+    Uses up `candidates` and `codes`.
     """
-    words, scales, inverses, errors = candidates
+    fill_scales(candidates, count, grid.negative)
+    estimate_errors(values, weights, reach, grid, candidates, count)
+    least = least_of(candidates.errors, count)
+    count = keep(candidates.words, candidates.errors, count, limit_of(least))
+    count = keep_distinct(candidates.words, count)
+    count = keep_closest(values, importance, grid, candidates, count, codes)
+    return least_exact(values, importance, grid, candidates.words, count, codes)
+
+
+@inline
+def fill_scales(candidates: Candidates, count: int, negative: bool) -> None:
+    """Scales of words, and reciprocals. A skipped word's scale becomes NaN, and so does its estimate: never kept."""
+    words, scales, inverses = candidates.words, candidates.scales, candidates.inverses
     for c in range(count):
         magnitude = words[c] & 0x7FFF
-        usable = (magnitude > 0) & (magnitude < F16_INFINITY) & (grid.negative | (words[c] == magnitude))
+        usable = (magnitude > 0) & (magnitude < F16_INFINITY) & (negative | (words[c] == magnitude))
         scales[c] = scale_value(words[c]) if usable else np.float32(np.nan)
         inverses[c] = np.float32(1.0) / scales[c]
-    estimate_errors(values, weights, scales, inverses, count, grid.qmin, grid.qmax, errors)
-    least = f32_word(errors[0])
+
+
+@inline
+def least_of(errors: Any, count: int) -> Any:
+    """The least among the first `count`."""
+    least = errors[0]
     for c in range(count):
-        least = min(least, f32_word(errors[c]))
-    limit = limit_of(word_f32(least))
-    close = 0
+        least = min(least, errors[c])
+    return least
+
+
+@inline
+def keep(words: Any, errors: Any, count: int, limit: Any) -> int:
+    """Move to the front the words whose error is within `limit`; returns how many."""
+    kept = 0
     for c in range(count):
-        if errors[c] <= limit:
-            words[close] = words[c]
-            close += 1
-    best = words[0]
-    if close > 1:
-        lowest = np.inf
-        for i in range(close):
-            if words[i] not in words[:i]:
-                choose_codes(values, words[i], grid, codes)
-                error = exact_error(values, importance, scale_value(words[i]), codes)
-                if error < lowest:
-                    best, lowest = words[i], error
+        words[kept] = words[c]
+        kept += errors[c] <= limit
+    return kept
+
+
+@inline
+def keep_distinct(words: Any, count: int) -> int:
+    """Move to the front the first of equal words; returns how many."""
+    kept = 0
+    for c in range(count):
+        words[kept] = words[c]
+        repeated = False
+        for i in range(kept):
+            repeated |= words[i] == words[c]
+        kept += not repeated
+    return kept
+
+
+@inline
+def keep_closest(values: Any, importance: Any, grid: Grid, candidates: Candidates, count: int, codes: Any) -> int:
+    """Move to the front the words, if there are several, that binary64 sums in any order leave; returns how many."""
+    words, sums = candidates.words, candidates.sums
+    several = count if count > 1 else 0
+    least = np.inf
+    for c in range(several):
+        choose_codes(values, words[c], grid, codes)
+        sums[c] = sum_errors(values, importance, scale_value(words[c]), codes)
+        least = min(least, sums[c])
+    return max(keep(words, sums, several, least * CLOSE_SUMS), 1)
+
+
+@inline
+def least_exact(values: Any, importance: Any, grid: Grid, words: Any, count: int, codes: Any) -> Any:
+    """The word of least exact error among the first `count`, the first of equals."""
+    best, least = words[0], np.inf
+    for c in range(count if count > 1 else 0):
+        choose_codes(values, words[c], grid, codes)
+        error = exact_error(values, importance, scale_value(words[c]), codes)
+        if error < least:
+            best, least = words[c], error
     return best
 
 
@@ -149,15 +218,26 @@ def choose_codes(values: Any, word: Any, grid: Grid, codes: Any) -> None:
 
 
 @inline
-def find_extreme(values: Any) -> int:
-    """Index of the first value of largest magnitude; by words, so that NaN is largest and no subnormal is zero."""
-    largest = np.uint32(0)
+def find_reach(values: Any) -> Reach:
+    """By words, as signed numbers and as unsigned ones, so that NaN is largest and no subnormal is zero."""
+    above, below = np.int32(0), np.uint32(F32_SIGN)
     for k in range(len(values)):
-        largest = max(largest, np.uint32(f32_word(values[k]) & F32_MAGNITUDE))
-    for k in range(len(values)):
-        if f32_word(values[k]) & F32_MAGNITUDE == largest:
-            return k
-    return 0
+        word = f32_word(values[k])
+        above = max(above, np.int32(word))
+        below = max(below, word)
+    return Reach(np.uint32(above), np.uint32(below & F32_MAGNITUDE))
+
+
+@inline
+def extreme_value(values: Any, reach: Reach) -> Any:
+    """The first value of largest magnitude, as float64."""
+    above, below = reach
+    extreme = above if above > below else np.uint32(F32_SIGN | below)
+    for k in range(len(values) - 1 if above == below else -1, -1, -1):  # of equals the first is the last to be found
+        word = f32_word(values[k])
+        if word & F32_MAGNITUDE == above:
+            extreme = word
+    return word_f64(f32_to_f64(extreme))
 
 
 @inline

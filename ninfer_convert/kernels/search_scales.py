@@ -1,17 +1,20 @@
 """The scales that grouped_search tries, as binary16 words in the order that decides ties (methods.md).
 
-Words that the method skips (zero, infinite, negative where not allowed) are among them; `search` passes them by.
+Words that the method skips (zero, infinite, NaN, negative where not allowed) are among them; `search` passes them by.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ninfer_convert.kernels.compile import inline
 from ninfer_convert.kernels.scalars import f16_to_f32, f32_to_f16, f32_word, word_f32
 from ninfer_convert.kernels.words import F16_INFINITY
+
+if TYPE_CHECKING:
+    from ninfer_convert.kernels.search_types import Grid
 
 RATIOS = np.array([hundredths / 100 for hundredths in range(70, 119, 2)])
 POWERS = np.array([0.25, 0.5, 2.0, 4.0])
@@ -56,30 +59,24 @@ def put_neighbours(words: Any, count: int, word: Any, steps: Any) -> int:
 
 
 @inline
-def put_first(
-    words: Any, count: int, extreme: float, maxabs: Any, fit: float, qmin: float, qmax: float, negative: bool
-) -> int:
+def put_first(words: Any, count: int, extreme: float, maxabs: Any, fit: float, grid: Grid) -> int:
     """Append families 1 to 5; returns the new count.
 
     They come from the first value of largest magnitude, the word of the max-abs scale, and the least-squares scale
     of its codes (NaN where there is none).
     """
-    count = put_multiples(words, count, RATIOS, abs(extreme), qmax)
-    if negative or extreme < 0.0:
-        count = put_multiples(words, count, RATIOS, extreme, qmin)
+    full_range = len(RATIOS) if grid.negative or extreme < 0.0 else 0
+    count = put_multiples(words, count, RATIOS, abs(extreme), grid.qmax)
+    count = put_multiples(words, count, RATIOS[:full_range], extreme, grid.qmin)
     count = put_multiples(words, count, POWERS, np.float64(scale_value(maxabs)), 1.0)
     count = put_neighbours(words, count, maxabs, AROUND)
-    if not np.isnan(fit):
-        fitted = count
-        count = put_multiples(words, count, FITTED, fit, 1.0)
-        count = put_neighbours(words, count, words[fitted], AROUND)
-    return count
+    fitted = count
+    count = put_multiples(words, count, FITTED, fit, 1.0)
+    return put_neighbours(words, count, words[fitted], AROUND)
 
 
 @inline
 def put_last(words: Any, count: int, fit: float) -> int:
     """Append family 6, from the least-squares scale of the best codes so far (NaN: none); returns the new count."""
-    if np.isnan(fit):
-        return count
     words[count] = scale_word(fit)
     return put_neighbours(words, count + 1, words[count], BESIDE)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ninfer_convert.kernels.grouped import encode_absmax
-from ninfer_convert.kernels.search import encode_search
+from ninfer_convert.kernels.search import encode_search, find_reach
+from ninfer_convert.kernels.search_errors import unclamped
+from ninfer_convert.kernels.search_types import Grid
 from tests.flush import flushed_subnormals
 from tests.oracle import search_loop
 from tests.oracle.grouped import FORMATS, f16_value, f32
@@ -142,6 +145,7 @@ KINDS: dict[str, Callable[[Random, tuple[int, int]], Array]] = {
     "heavy-tailed": lambda random, shape: random.standard_t(2, shape) * 0.01,
     "ternary": lambda random, shape: random.integers(-1, 2, shape) * 0.013,
     "int4 grid": lambda random, shape: random.integers(-8, 8, shape) * float(np.float16(0.0137)),
+    "half steps": lambda random, shape: (random.integers(-8, 8, shape) + 0.5) * float(np.float16(0.0137)),
     "small whole numbers": lambda random, shape: random.integers(-3, 4, shape) * 0.25,
     "constant": lambda random, shape: np.full(shape, random.normal()),
     "FP8-valued": fp8_valued,
@@ -175,7 +179,22 @@ def test_every_kind_of_group_is_searched_as_the_oracle_does(kind: str, weights: 
         assert (codes.tolist(), scales.tolist()) == search_rows(format, values.tolist(), listed(importance), negative)
 
 
-GAPS = [0.0, 2.0**-53, 2.0**-50, 1e-12, 1e-9, 2.0**-24, 2.0**-20, 70 * 2.0**-24, 2.0**-17, 2.0**-16, 2.0**-15, 1e-4]
+GAPS = [
+    0.0,
+    2.0**-53,
+    2.0**-50,
+    2.0**-44,
+    2.0**-43,
+    1e-12,
+    1e-9,
+    2.0**-24,
+    2.0**-20,
+    70 * 2.0**-24,
+    2.0**-17,
+    2.0**-16,
+    2.0**-15,
+    1e-4,
+]
 
 
 def near_tie(random: Random, format: str, gap: float) -> tuple[Array, Array]:
@@ -223,6 +242,31 @@ def test_near_ties_fall_as_binary64_sums_say(format: str) -> None:
         misled += exact.argmin() != narrow.argmin()
     assert close > len(cases) // 2
     assert misled > 3
+
+
+@numba.njit(error_model="numpy")  # type: ignore[untyped-decorator]
+def unclamped_reciprocals(values: Array, qmin: np.float32, qmax: np.float32) -> tuple[float, float]:
+    bounds: tuple[float, float] = unclamped(find_reach(values), Grid(qmin, qmax, False))
+    return bounds
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_no_code_is_clamped_by_reciprocals_that_need_no_clamp(format: str) -> None:
+    group, qmin, qmax = FORMATS[format]
+    random = np.random.default_rng(19)
+    scales = np.arange(1, 0x7C00, dtype=np.uint16).view(np.float16).astype(np.float32)
+    inverses = np.float32(1.0) / np.concatenate([scales, -scales])
+    for values in random.normal(0, 0.02, (8, group)).astype(np.float32):
+        for members in (values, np.abs(values), -np.abs(values), values * np.float32(1e5), values * (values > 0)):
+            least, most = unclamped_reciprocals(members, np.float32(qmin), np.float32(qmax))
+            positions = np.outer(inverses, [members.min(), members.max()]).astype(np.float32)
+            fits = ((np.rint(positions) >= qmin) & (np.rint(positions) <= qmax)).all(axis=1)
+            surely = ((positions >= qmin) & (positions <= qmax)).all(axis=1)
+            found = (least <= inverses) & (inverses <= most)
+            assert not (found & ~fits).any()
+            assert not (surely & ~found).any()
+            assert found.any()
+            assert not found.all()
 
 
 @pytest.mark.parametrize("format", FORMATS)
