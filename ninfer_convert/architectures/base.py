@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from ninfer_convert.errors import Problem
@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from ninfer_convert.values import ImportanceEntry, Shape, Source
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(NamedTuple):
     """A logical parameter.
 
     `direct` is the format the architecture gives it where no assign speaks (None: its stored words);
@@ -117,10 +116,6 @@ class Outcome:
         return self.formats[names[0]][0]
 
 
-def _nothing(outcome: Outcome) -> tuple[Problem, ...]:
-    return ()
-
-
 @dataclass(frozen=True)
 class Model:
     """A checkpoint as logical parameters, in the order in which bindings and single objects are listed."""
@@ -135,8 +130,8 @@ class Model:
     """Tensors that are no part of the artifact, by the reason."""
     unbindable: str | None = None
     """Why no engine binds such an artifact today, None where one does."""
-    judge: Callable[[Outcome], Iterable[Problem]] = _nothing
-    """What the engine binds, once a recipe has decided, but is not known to compute."""
+    judge: Callable[[Outcome], Iterable[Problem]] | None = None
+    """What the engine binds, once a recipe has decided, but is not known to compute; None where nothing is bound."""
     warnings: tuple[Problem, ...] = ()
 
     @cached_property

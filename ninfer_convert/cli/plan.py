@@ -81,22 +81,20 @@ def _lines(
 
 
 def _row(piece: StoredPiece) -> tuple[str, ...]:
-    return (
-        piece.parameter + (f" [{_few_runs(piece.selection)}]" if piece.selection else ""),
-        piece.stored,
-        *_made(piece.member.piece, piece.lossy),
-        f"{piece.bytes:,}",
-        _place(piece.rule),
-    )
+    selection = piece.selection
+    name = f"{piece.parameter} [{_few_runs(selection)}]" if selection else piece.parameter
+    format, method, shape, place = _decided(piece.member.piece, piece.lossy)
+    return name, piece.stored, format, method, shape, f"{piece.bytes:,}", place
 
 
 @cache
-def _made(piece: Piece, lossy: bool) -> tuple[str, str, str]:
-    """Format, method and shape, which parameters that are alike share."""
+def _decided(piece: Piece, lossy: bool) -> tuple[str, str, str, str]:
+    """Format, method, shape, and where that is said: the same of all parameters that are alike."""
     return (
         f"{piece.format} (no {piece.instead_of})" if piece.instead_of else piece.format,
         f"{piece.method.name} (lossy)" if lossy else piece.method.name,
         render.shape(piece.shape),
+        _place(piece.rule),
     )
 
 

@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from ninfer_convert.container.auxiliaries import AUXILIARIES, AuxiliaryRole
 from ninfer_convert.container.destination import check_destination
-from ninfer_convert.container.directory import DIGEST_PLACEHOLDER, members, parse_directory, serialize, with_digests
+from ninfer_convert.container.directory import (
+    DIGEST_PLACEHOLDER,
+    members,
+    parse_directory,
+    serialize,
+    with_digests,
+    without_digests,
+)
 from ninfer_convert.container.files import FilePlan, plan_files
 from ninfer_convert.container.reader import Artifact, open_artifact
 from ninfer_convert.container.records import (
@@ -50,4 +57,5 @@ __all__ = [
     "remove_leftovers",
     "serialize",
     "with_digests",
+    "without_digests",
 ]

@@ -71,7 +71,7 @@ def refuse_unreadable(root: dict[str, Any], path: str) -> None:
     """Raise the ArtifactError that `parse_directory` would raise for the JSON of `root`, as `members` gives it."""
     try:
         strict_json.check({name: value for name, value in root.items() if name in OPEN})
-        problems = _read(root, path).problems
+        problems = _drafted(root, path)[1]
     except strict_json.JsonFault as fault:
         problems = (_no_json(fault, path),)
     if problems:
@@ -79,14 +79,19 @@ def refuse_unreadable(root: dict[str, Any], path: str) -> None:
 
 
 def _read(root: dict[str, Any], path: str) -> Reading:
+    draft, problems = _drafted(root, path)
+    files = tuple(file for file in draft.files or () if file is not None)
+    sound = bool(files) and len(files) == len(draft.files or ())
+    return Reading(None if problems else _complete(draft), files if sound else None, problems)
+
+
+def _drafted(root: dict[str, Any], path: str) -> tuple[Draft, tuple[Problem, ...]]:
+    """What the records of `root` are, and what is wrong with them."""
     problems = Problems()
     with strict_json.collector_paused():
         draft = Structure(problems).draft(root)
         check(draft, os.path.basename(path), problems)
-    files = tuple(file for file in draft.files or () if file is not None)
-    sound = bool(files) and len(files) == len(draft.files or ())
-    directory = None if problems else _complete(draft)
-    return Reading(directory, files if sound else None, problems.in_order(root, path))
+    return draft, problems.in_order(root, path)
 
 
 def _no_json(fault: strict_json.JsonFault, path: str) -> Problem:
@@ -140,6 +145,15 @@ def with_digests(directory: Directory, digests: Mapping[str, str]) -> Directory:
     """`directory` with `provenance.objects[id].sha256` set for each object id of `digests`."""
     recorded: Mapping[str, Mapping[str, Any]] = directory.provenance.get("objects", {})
     objects = {**recorded, **{id: {**recorded.get(id, {}), "sha256": digest} for id, digest in digests.items()}}
+    return replace(directory, provenance={**directory.provenance, "objects": objects})
+
+
+def without_digests(directory: Directory) -> Directory:
+    """`directory` without the `sha256` of any object."""
+    recorded: Mapping[str, Mapping[str, Any]] = directory.provenance.get("objects", {})
+    objects = {
+        id: {name: value for name, value in record.items() if name != "sha256"} for id, record in recorded.items()
+    }
     return replace(directory, provenance={**directory.provenance, "objects": objects})
 
 

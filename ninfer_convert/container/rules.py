@@ -110,11 +110,12 @@ class _Rules:
                 self.add((*where, "id"), "duplicate-id", found, object.id)
             else:
                 self.objects[object.id] = object
-            if object.end > U64_MAX:
+            end = object.end
+            if end > U64_MAX:
                 self.add(where, "overflow", "offset and bytes add up to more than 2^64 - 1", object.id)
                 continue
-            if self.payload_bytes is not None and object.end > self.payload_bytes:
-                ends = f"ends at byte {object.end} of a payload of {self.payload_bytes} bytes"
+            if self.payload_bytes is not None and end > self.payload_bytes:
+                ends = f"ends at byte {end} of a payload of {self.payload_bytes} bytes"
                 self.add(where, "outside", ends, object.id)
             if object.offset < highest[0]:
                 offset, at = highest
@@ -122,12 +123,12 @@ class _Rules:
                 self.add((*where, "offset"), "order", found, object.id)
             else:
                 if object.offset < farthest[0]:
-                    end, at = farthest
-                    found = f"{object.offset} lies inside objects[{at}], which ends at {end}"
+                    reached, at = farthest
+                    found = f"{object.offset} lies inside objects[{at}], which ends at {reached}"
                     self.add((*where, "offset"), "overlap", found, object.id)
                 highest = object.offset, index
-                if object.end >= farthest[0]:
-                    farthest = object.end, index
+                if end >= farthest[0]:
+                    farthest = end, index
             if isinstance(object, TensorObject):
                 self.check_tensor(where, object)
 

@@ -81,7 +81,8 @@ def place(
                 whole = Member(name, 0, stored.rows, source, piece, importance.get((name, number)))
                 records.append(payload.add_tensor(stored, [whole]))
             bindings[name] = _bind(sources[name][0], [(record, 0, record.elements) for record in records])
-    bindings = {name: bindings[name] for name in resolution.decisions}
+    if resolution.groups:
+        bindings = {name: bindings[name] for name in resolution.decisions}
     bindings |= {alias.name: bindings[alias.target] for alias in resolution.shares}
     uses = []
     for use in resolution.uses:

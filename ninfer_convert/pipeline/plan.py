@@ -100,7 +100,7 @@ def make_plan(input: str, recipe: str, shaping: Shaping) -> Plan:
             *(Problem("source-note", note, path=main.checkpoint.shown) for note in notes),
             *_unused_scales(main.checkpoint, directory),
             *model.warnings,
-            *model.judge(outcome(resolution)),
+            *(model.judge(outcome(resolution)) if model.judge else ()),
             *resolution.warnings,
             *importance.warnings,
         ),

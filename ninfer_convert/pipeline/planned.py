@@ -106,9 +106,9 @@ class Plan:
     """What a conversion will write.
 
     `inputs` are the checkpoints read beside the main one; `read` is every file that the plan was made of, each with
-    what it is of, so that none is written over. `directory` is complete but for the files table and the
-    digests, which are known only later. `twins` are to be compared before anything is written. `objects` are in the
-    order of their offsets.
+    what it is of, so that none is written over. `directory` is complete but for the files table, with
+    placeholders for the digests, which are known only later. `twins` are to be compared before anything is written.
+    `objects` are in the order of their offsets.
     """
 
     checkpoint: Checkpoint

@@ -12,6 +12,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ninfer_convert.container import DIGEST_PLACEHOLDER
 from ninfer_convert.methods.callable import CallableMethod
 from ninfer_convert.methods.import_encoded import IMPORT_ENCODED
 from ninfer_convert.pipeline.importance import PARAMETER as IMATRIX
@@ -42,7 +43,7 @@ def record(
     placed: Placed,
     shapes: Mapping[str, Shape],
 ) -> dict[str, Any]:
-    """The directory's `provenance`, but for the digests, which are taken once the payload is written.
+    """The directory's `provenance`, with placeholders for the digests, which are taken once the payload is written.
 
     `shapes` are the logical ones of the parameters that are stored.
     """
@@ -155,22 +156,27 @@ def _object(
     Their sources are told where they are not all the one called `main`.
     """
     if isinstance(planned, PlannedBytes):
-        return dict(planned.origin)
+        return {**planned.origin, "sha256": DIGEST_PLACEHOLDER}
     members = planned.members
     method, parameters = members[0].method, members[0].piece.parameters
     sources = [member.source for member in members]
-    origins = [origin for source in sources for origin in source.origins]
-    names, _, tensors, stored, selections = zip(*origins, strict=True)
+    inputs, tensors, stored, selections = [], [], [], []
+    for source in sources:
+        for origin in source.origins:
+            inputs.append(origin.source)
+            tensors.append(origin.tensor)
+            stored.append(origin.stored)
+            selections.append(origin.selection)
     made: dict[str, Any] = {
-        "parameters": tuple([member.parameter for member in members]),
+        "parameters": [member.parameter for member in members],
         "tensors": tensors,
         "stored": stored,
         "method": method.name,
     }
     if isinstance(method, CallableMethod):
         made["code"] = {"name": file_name(method.code.path), "sha256": method.code.sha256, "function": method.function}
-    if names.count(main) < len(names):
-        made["sources"] = names
+    if inputs.count(main) < len(inputs):
+        made["sources"] = inputs
     if any(selections):
         made["selections"] = selections
     if parameters:
@@ -185,6 +191,7 @@ def _object(
         made["largest_scale_change"] = f"{max(changes, default=0.0):.6e}"
     if method is IMPORT_ENCODED and (notes := [encoding.note for encoding in encodings if encoding.note]):
         made["notes"] = notes
+    made["sha256"] = DIGEST_PLACEHOLDER
     return made
 
 

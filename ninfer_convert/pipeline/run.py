@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ninfer_convert.container import (
-    DIGEST_PLACEHOLDER,
     ArtifactWriter,
     FilePlan,
     check_destination,
     plan_files,
     remove_leftovers,
     with_digests,
+    without_digests,
 )
 from ninfer_convert.container.destination import refuse_inputs
 from ninfer_convert.errors import Problem, UsageError
@@ -77,9 +77,7 @@ class Result:
 
 def file_plan(plan: Plan, destination: Path, running: Running) -> FilePlan:
     """How the artifact is divided into files: names, sizes to the byte, room for the directory."""
-    directory = plan.directory
-    if running.digest:
-        directory = with_digests(directory, dict.fromkeys(directory.by_id, DIGEST_PLACEHOLDER))
+    directory = plan.directory if running.digest else without_digests(plan.directory)
     return plan_files(directory, destination, running.max_file_bytes)
 
 

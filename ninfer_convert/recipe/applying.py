@@ -95,4 +95,6 @@ class Applying:
         return frozenset(fitting)
 
     def _indices(self, names: Collection[str]) -> Indices:
+        if not names:
+            return frozenset()
         return frozenset(index for index, subject in enumerate(self.subjects) if subject.name in names)

@@ -20,6 +20,7 @@ from ninfer_convert.recipe.schema import CLEARED_BY_FORMAT, DECISIONS
 if TYPE_CHECKING:
     from ninfer_convert.recipe.model import Place
     from ninfer_convert.recipe.selection import Indices
+    from ninfer_convert.values import Shape
 
 
 class Verdict(dict[str, Assign]):
@@ -66,14 +67,14 @@ class Region:
 
 
 def decide(
-    assigns: Sequence[tuple[Assign, Indices]], axes: Sequence[int | None]
+    assigns: Sequence[tuple[Assign, Indices]], shapes: Sequence[Shape]
 ) -> tuple[list[tuple[Region, ...]], list[Assign]]:
     """The regions of each parameter, and the assigns that later ones of the same file override wholly.
 
-    `assigns` come in order with the parameters they apply to, `axes` are the parameters' first axes (None of a
-    scalar). A parameter is cut at the ends of all `rows` that apply to it.
+    `assigns` come in order with the parameters they apply to, `shapes` are the parameters'. A parameter is cut at the
+    ends of all `rows` that apply to it.
     """
-    regions = _Regions(assigns, axes)
+    regions = _Regions(assigns, shapes)
     decided = _Decided()
     decided_in_file = _Decided()
     overridden = []
@@ -126,13 +127,13 @@ class _Cut:
 class _Regions:
     """Numbers for the regions: an uncut parameter's own index, further numbers for those of the cut ones."""
 
-    def __init__(self, assigns: Sequence[tuple[Assign, Indices]], axes: Sequence[int | None]) -> None:
+    def __init__(self, assigns: Sequence[tuple[Assign, Indices]], shapes: Sequence[Shape]) -> None:
         points: dict[int, set[int]] = {}
         for assign, parameters in assigns:
             if assign.rows is not None:
                 for parameter in parameters:
-                    points.setdefault(parameter, {0, axes[parameter] or 0}).update(assign.rows)
-        self.count = self._parameters = len(axes)
+                    points.setdefault(parameter, {0, shapes[parameter][0]}).update(assign.rows)
+        self.count = self._parameters = len(shapes)
         self._cuts: dict[int, _Cut] = {}
         for parameter, ends in points.items():
             self._cuts[parameter] = _Cut(self.count, sorted(ends))

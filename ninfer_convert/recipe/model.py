@@ -206,7 +206,10 @@ class Recipe:
 
     def skip_reason(self, name: str) -> str | None:
         """Why what the source calls `name` is left out, by the first `[[skip]]` that selects it; None: it is not."""
-        return next((skip.reason for skip in self.skips if self._selects(skip, name)), None)
+        for skip in self.skips:
+            if self._selects(skip, name):
+                return skip.reason
+        return None
 
     def names_tensor(self, name: str) -> bool:
         """Whether an assign selects what the source calls `name` by its exact logical name."""

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ninfer_convert.recipe.resolution import Alias, Parent, Piece
     from ninfer_convert.recipe.selection import Indices
     from ninfer_convert.recipe.uses import Input
+    from ninfer_convert.values import Shape
 
 UNTOUCHED_AT_MOST = 0.2
 """A larger share of elements that no assign decides is worth a warning."""
@@ -67,7 +68,7 @@ def resolve(
 
     applying = Applying(subjects, skipped, aliased, selection, complaints)
     assigns = [(assign, applying.of(assign)) for assign in recipe.assigns]
-    divided, overridden = decide(assigns, [subject.shape[0] if subject.shape else None for subject in subjects])
+    divided, overridden = decide(assigns, [subject.shape for subject in subjects])
     regions = {subject.name: found for subject, found in zip(subjects, divided, strict=True) if subject.name not in out}
 
     choices = Choices(recipe, complaints, allow_code, requantize, sources, locate)
@@ -92,9 +93,9 @@ def resolve(
     if problems := complaints.problems():
         raise RecipeError(problems)
 
-    stored = [subject for subject in parameters if subject.name in decisions]
+    stored = {subject.name: subject.shape for subject in parameters if subject.name in decisions}
     untouched = dict(_untouched(stored, regions))
-    elements = sum(prod(subject.shape) for subject in stored)
+    elements = sum(map(prod, stored.values()))
     share = sum(untouched.values()) / elements if elements else 0.0
     return Resolution(
         decisions=decisions,
@@ -194,12 +195,12 @@ def _misfits(decisions: Mapping[str, Sequence[Piece]], parents: Sequence[Parent]
     return dict(Counter(piece.instead_of for piece in pieces if piece.instead_of is not None))
 
 
-def _untouched(subjects: Sequence[Subject], regions: Mapping[str, Sequence[Region]]) -> Iterator[tuple[str, int]]:
+def _untouched(shapes: Mapping[str, Shape], regions: Mapping[str, Sequence[Region]]) -> Iterator[tuple[str, int]]:
     """The parameters with elements that no assign decides, and how many."""
-    for subject in subjects:
-        rows = [region.rows for region in regions[subject.name] if not region.verdict]
+    for name, shape in shapes.items():
+        rows = [region.rows for region in regions[name] if not region.verdict]
         if rows:
-            yield subject.name, sum(prod(part_of(subject.shape, each)) for each in rows)
+            yield name, sum(prod(part_of(shape, each)) for each in rows)
 
 
 def _idle_defaults(recipe: Recipe) -> Iterator[Problem]:

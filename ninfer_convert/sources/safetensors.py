@@ -138,9 +138,12 @@ def _tensor(file: SourceFile, name: str, entry: Mapping[str, Any]) -> StoredTens
 
 
 def _are_sizes(items: Any) -> bool:
-    if not isinstance(items, list) or not {*map(type, items)} <= {int}:
+    if not isinstance(items, list):
         return False
-    return not items or (min(items) >= 0 and max(items) <= _MAX_INTEGER)
+    for item in items:  # noqa: SIM110 - a generator would take longer than what it checks
+        if type(item) is not int or not 0 <= item <= _MAX_INTEGER:
+            return False
+    return True
 
 
 def _is_string_map(value: Any) -> bool:

@@ -47,7 +47,7 @@ def gguf_places(config: TextConfig) -> Iterator[Placed]:
 def with_blocks(parameters: Iterable[Parameter]) -> tuple[Parameter, ...]:
     """The same, but quantized blocks that a format keeps are kept where no assign speaks, unless they are locked."""
     return tuple(
-        replace(parameter, direct=None) if parameter.exact and parameter.locked is None else parameter
+        parameter._replace(direct=None) if parameter.exact and parameter.locked is None else parameter
         for parameter in parameters
     )
 
