@@ -3,9 +3,9 @@
     python benchmarks/grouped_search.py [--format q4_g64_fp16] [--rows 1024] [--runs 5] [--threads N] [--weighted]
                                         [--negative-scales] [--json]
 
-Both quantize one matrix of Gaussian weights [rows, 4096] in memory, on the same number of threads. Groups that come
-out otherwise are counted: the peer's sums run in PyTorch's own order, so that a tie may fall to another scale. Needs
-torch, which the package does not.
+Both quantize one matrix of Gaussian weights [rows, 4096] in memory, on the same number of threads; ours on one thread,
+too. Groups that come out otherwise are counted: the peer's sums run in PyTorch's own order, so that a tie may fall to
+another scale. Needs torch, which the package does not.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import platform
 import statistics
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,8 @@ from ninfer_convert.kernels.search import encode_search
 COLUMNS = 4096
 PEER_ROWS = 32
 """Rows the peer works on at a time, which it is fastest with."""
+SETTLE = 0.5
+"""Seconds of rest behind the peer, whose threads go on turning for a while when they have nothing to do."""
 
 
 class Peer:
@@ -167,28 +170,30 @@ def main() -> None:
     importance = random.gamma(1.0, 1.0, COLUMNS) if options.weighted else None
     peer = Peer(format, options.negative_scales)
 
-    def run_ours() -> tuple[Any, Any]:
-        return ours(values, importance, format, options.negative_scales, options.threads)
+    def run_ours(threads: int) -> tuple[Any, Any]:
+        return ours(values, importance, format, options.negative_scales, threads)
 
     def run_peer() -> tuple[Any, Any]:
         return peer.run(values, np.ones(COLUMNS) if importance is None else importance)
 
-    (scales, codes), (peer_scales, peer_codes) = run_ours(), run_peer()
+    (scales, codes), (peer_scales, peer_codes) = run_ours(options.threads), run_peer()
     groups = scales != peer_scales
     groups |= (codes != peer_codes).reshape(*scales.shape, -1).any(axis=2)
     times = []
     for _ in range(options.runs):
-        start = time.perf_counter()
-        run_ours()
-        middle = time.perf_counter()
-        run_peer()
-        times.append((middle - start, time.perf_counter() - middle))
+        time.sleep(SETTLE)
+        marks = [time.perf_counter()]
+        for run in (lambda: run_ours(1), lambda: run_ours(options.threads), run_peer):
+            run()
+            marks.append(time.perf_counter())
+        times.append([after - before for before, after in pairwise(marks)])
     figures = {
         "what": f"grouped_search, {format.name}, {values.size / 1e6:.1f} M weights, {options.threads} threads",
         "machine": f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores",
-        "ours": values.size / statistics.median(a for a, _ in times),
-        "peer": values.size / statistics.median(b for _, b in times),
-        "ratio": statistics.median(b / a for a, b in times),
+        "ours": values.size / statistics.median(many for _, many, _ in times),
+        "peer": values.size / statistics.median(peer for _, _, peer in times),
+        "ratio": statistics.median(peer / many for _, many, peer in times),
+        "over_one_thread": statistics.median(one / many for one, many, _ in times),
         "groups_otherwise": int(groups.sum()),
     }
     if options.json:
@@ -197,6 +202,7 @@ def main() -> None:
         print(f"{figures['what']}, {figures['machine']}, median of {options.runs} interleaved runs")
         print(f"ninfer-convert  {figures['ours'] / 1e6:7.1f} M weights/s")
         print(f"PyTorch         {figures['peer'] / 1e6:7.2f} M weights/s")
+        print(f"over one thread {figures['over_one_thread']:7.2f}")
         print(
             f"ratio           {figures['ratio']:7.1f}   ({figures['groups_otherwise']} of {scales.size} groups differ)"
         )
