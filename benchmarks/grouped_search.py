@@ -17,6 +17,7 @@ import platform
 import statistics
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -183,7 +184,7 @@ def main() -> None:
     for _ in range(options.runs):
         time.sleep(SETTLE)
         marks = [time.perf_counter()]
-        for run in (lambda: run_ours(1), lambda: run_ours(options.threads), run_peer):
+        for run in (partial(run_ours, 1), partial(run_ours, options.threads), run_peer):
             run()
             marks.append(time.perf_counter())
         times.append([after - before for before, after in pairwise(marks)])

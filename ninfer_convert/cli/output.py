@@ -37,7 +37,7 @@ class Output:
 
     def text(self, lines: Iterable[str]) -> None:
         """A result for people."""
-        _to_stdout("".join(f"{line}\n" for line in lines))
+        _to_stdout("\n".join([*lines, ""]))
 
     def document(self, members: Mapping[str, Any]) -> None:
         """A result for programs: one JSON object on one line, the warnings with it."""

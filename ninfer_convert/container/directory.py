@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ninfer_convert import strict_json
@@ -21,7 +22,7 @@ from ninfer_convert.container.records import (
     Use,
 )
 from ninfer_convert.container.rules import check
-from ninfer_convert.container.structure import Structure
+from ninfer_convert.container.structure import Structure, are_sound
 from ninfer_convert.errors import ArtifactError, Problem
 from ninfer_convert.layouts import RESOURCE_ENCODING
 
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 DIGEST_PLACEHOLDER = "0" * 64
 """Stands in a planned directory for a SHA-256 that is known only once the payload is written: of the same width."""
 
+
+BATCH = 500
+"""Records that are made JSON at a time."""
 
 OPEN = frozenset({"components", "metadata", "provenance"})
 """The members that hold JSON of others' making."""
@@ -67,31 +71,36 @@ def read_directory(data: bytes, path: str) -> Reading:
     return _read(root, path)
 
 
-def refuse_unreadable(root: dict[str, Any], path: str) -> None:
-    """Raise the ArtifactError that `parse_directory` would raise for the JSON of `root`, as `members` gives it."""
+def refuse_unreadable(directory: Directory, path: str) -> None:
+    """Raise the ArtifactError that `parse_directory` would raise for the JSON of `directory`."""
+    if not _is_readable(directory, os.path.basename(path)):
+        parse_directory(serialize(directory), path)
+
+
+def _is_readable(directory: Directory, entry_name: str) -> bool:
+    """Whether a reader takes it, without making its many objects and bindings JSON; False where that has to show."""
+    if not are_sound(directory.objects, directory.bindings):
+        return False
+    root = members(replace(directory, objects=directory.objects[:1], bindings={}))
     try:
         strict_json.check({name: value for name, value in root.items() if name in OPEN})
-        problems = _drafted(root, path)[1]
-    except strict_json.JsonFault as fault:
-        problems = (_no_json(fault, path),)
-    if problems:
-        raise ArtifactError(problems)
+    except strict_json.JsonFault:
+        return False
+    problems = Problems()
+    draft = Structure(problems).draft(root)
+    check(replace(draft, objects=[*directory.objects], bindings={**directory.bindings}), entry_name, problems)
+    return not problems
 
 
 def _read(root: dict[str, Any], path: str) -> Reading:
-    draft, problems = _drafted(root, path)
-    files = tuple(file for file in draft.files or () if file is not None)
-    sound = bool(files) and len(files) == len(draft.files or ())
-    return Reading(None if problems else _complete(draft), files if sound else None, problems)
-
-
-def _drafted(root: dict[str, Any], path: str) -> tuple[Draft, tuple[Problem, ...]]:
-    """What the records of `root` are, and what is wrong with them."""
     problems = Problems()
     with strict_json.collector_paused():
         draft = Structure(problems).draft(root)
         check(draft, os.path.basename(path), problems)
-    return draft, problems.in_order(root, path)
+    files = tuple(file for file in draft.files or () if file is not None)
+    sound = bool(files) and len(files) == len(draft.files or ())
+    directory = None if problems else _complete(draft)
+    return Reading(directory, files if sound else None, problems.in_order(root, path))
 
 
 def _no_json(fault: strict_json.JsonFault, path: str) -> Problem:
@@ -159,9 +168,34 @@ def without_digests(directory: Directory) -> Directory:
 
 def encode(value: Any) -> bytes:
     """Compact JSON, nothing escaped that need not be; raises ValueError as `serialize` does."""
-    # A directory is a tree: looking for circles would only cost time.
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=False)
-    return text.encode()
+    return b"".join(text.encode() for text in _texts(value))
+
+
+# A directory is a tree: looking for circles would only cost time.
+_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=False)
+
+
+def _texts(value: Any, levels: int = 2) -> Iterator[str]:
+    """The JSON of `value` in parts: large tables in batches, down to so many levels.
+
+    The encoder makes a string of each key and value: those of few records take the same memory again and again.
+    """
+    mark, end = "{}" if isinstance(value, dict) else "[]"
+    if isinstance(value, (dict, list)) and len(value) > BATCH:
+        kind = type(value)
+        items = iter(value.items() if isinstance(value, dict) else value)
+        while batch := kind(islice(items, BATCH)):
+            yield mark + _JSON.encode(batch)[1:-1]
+            mark = ","
+        yield end
+    elif isinstance(value, dict) and value and levels:
+        for name, member in value.items():
+            yield f"{mark}{_JSON.encode(name)}:"
+            yield from _texts(member, levels - 1)
+            mark = ","
+        yield end
+    else:
+        yield _JSON.encode(value)
 
 
 def _component(component: Component) -> dict[str, Any]:

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, count
-from typing import Any
 
-from ninfer_convert.container.directory import encode, file_members, members, refuse_unreadable, serialize
+from ninfer_convert.container.directory import encode, file_members, refuse_unreadable, serialize
 from ninfer_convert.container.framing import MAX_DIRECTORY, PAYLOAD_ALIGNMENT, entry_start
 from ninfer_convert.container.records import Directory, File
 from ninfer_convert.container.rules import part_name_fault
@@ -86,7 +85,7 @@ def plan_files(directory: Directory, destination: str | os.PathLike[str], limit:
     if plan.json_bytes > MAX_DIRECTORY:
         message = f"its directory would take {plan.json_bytes} bytes, over the limit of {MAX_DIRECTORY}"
         raise OutputError(Problem("directory-too-long", message, path))
-    refuse_unreadable({**split.members, "files": [file_members(file) for file in plan.files]}, path)
+    refuse_unreadable(plan.directory, path)
     return plan
 
 
@@ -119,14 +118,9 @@ class _Split:
         return self.directory.payload_bytes
 
     @cached_property
-    def members(self) -> dict[str, Any]:
-        """The directory as JSON has it, without the records of the files table."""
-        return members(replace(self.directory, files=()))
-
-    @cached_property
     def bare_bytes(self) -> int:
-        """Bytes of that JSON."""
-        return len(encode(self.members))
+        """Bytes of the directory's JSON without the records of the files table."""
+        return len(serialize(replace(self.directory, files=())))
 
     def plan(self, infix: str = "") -> FilePlan:
         """The division, with `infix` between the entry's name and the number in the names of parts."""

@@ -172,7 +172,7 @@ class _Rules:
         """Its count of elements; None where that cannot be told."""
         if binding.object is not None:
             whole = self.tensor((*where, "object"), binding.object)
-            return None if whole is None else whole.elements
+            return whole and whole.elements
         elements: int | None = 0
         for index, part in enumerate(binding.parts):
             count = self.check_part((*where, "parts", index), part, tensor)

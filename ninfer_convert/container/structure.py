@@ -6,7 +6,7 @@ place, so that checks which depend on it can be left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeVar
@@ -73,6 +73,24 @@ class Draft:
     provenance: dict[str, Any] | None
     refused: frozenset[str]
     nameless: bool
+
+
+def are_sound(objects: Sequence[Object], bindings: Mapping[str, Binding]) -> bool:
+    """Whether `Structure` would refuse none of these records, asked of all together.
+
+    There are objects, and they are in order, as `rules` asks: no offset is negative.
+    """
+    shapes = {object.shape for object in objects if isinstance(object, TensorObject)}
+    parts = [part for binding in bindings.values() for part in binding.parts]
+    names = [*bindings, *(object.id for object in objects)]
+    return (
+        min([object.bytes for object in objects]) > 0
+        and all(names)
+        and "\0" not in "".join(names)
+        and all(len(shape) <= MAX_RANK and min(shape, default=1) > 0 and prod(shape) <= U64_MAX for shape in shapes)
+        and all(binding.object or binding.parts for binding in bindings.values())
+        and all(0 <= part.begin < part.end for part in parts)
+    )
 
 
 class Structure:
@@ -185,10 +203,10 @@ class Structure:
         return None
 
     def _binding(self, where: Where, value: Any) -> Binding | None:
-        if isinstance(value, dict) and "object" in value and "parts" in value:
+        in_parts = isinstance(value, dict) and "parts" in value
+        if in_parts and "object" in value:
             self._problems.add(where, "binding", "has both object and parts; expected one of them")
             return None
-        in_parts = isinstance(value, dict) and "parts" in value
         record = self._record(where, value, PARTS if in_parts else WHOLE)
         if record is None:
             return None

@@ -150,10 +150,12 @@ CLASSES = MappingProxyType(
 """The classes of types that `where.dtype` accepts beside single names."""
 
 
-def may_round(stored: StoredType, format: str) -> bool:
+@cache
+def may_round(stored: str, format: str) -> bool:
     """Whether a cast to `format`, if that is a direct one, can change a value; what int32 lacks is refused instead."""
     held = next((t.precision for t in _PLAIN if t.identical == format and t.floating), None)
-    return held is not None and any(has < needs for has, needs in zip(held, stored.precision, strict=True))
+    needed = stored_type(stored).precision
+    return held is not None and any(has < needs for has, needs in zip(held, needed, strict=True))
 
 
 def ggml_type(number: int) -> StoredType:

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from ninfer_convert.architectures import Model
     from ninfer_convert.pipeline.inputs import Inputs
     from ninfer_convert.recipe import Piece
-    from ninfer_convert.values import ImportanceEntry, Shape
+    from ninfer_convert.values import Shape
 
 PARAMETER = "imatrix"
 """The parameter of a built-in method that names a matrix; a callable's parameters are its own."""
@@ -40,12 +41,10 @@ class Importances:
 def find_importance(
     decisions: Mapping[str, tuple[Piece, ...]],
     shapes: Mapping[str, Shape],
-    known: Mapping[str, ImportanceEntry | None],
+    model: Model,
     inputs: Inputs,
 ) -> Importances:
     """The vectors of all pieces whose method names a matrix; `shapes` are the parameters' logical ones.
-
-    `known` are the entries that the architecture knows for them.
 
     Raises SourceError for matrices that are damaged or do not fit, RecipeError for an assign of whose parameters none
     has a vector, and for a group whose shape makes other rows of a parameter that has one.
@@ -66,7 +65,7 @@ def find_importance(
             places[key] = place
             asking = asked.setdefault(key, _Asked())
             try:
-                importance = matrix.find(name, shapes[name], known[name])
+                importance = matrix.find(name, shapes[name], model.by_name[name].importance)
             except SourceError as error:
                 problems += error.problems
                 continue

@@ -64,11 +64,12 @@ def place(
             rows, _ = get_layout(piece.layout).matrix(piece.shape)
             members.append(Member(name, row, rows, sources[name][0], piece, importance.get((name, 0))))
             row += rows
-        record = payload.add_tensor(_stored(parent), members)
+        record = payload.add_tensor(_stored(parent), tuple(members))
         begin = 0
         for member in members:
             end = begin + prod(member.piece.shape)
-            bindings[member.parameter] = _bind(member.source, [(record, begin, end)])
+            parts = (Part(record.id, begin, end),)
+            bindings[member.parameter] = _whole(member.source, [record]) or Binding(None, parts)
             begin = end
     alone = cache(_stored)  # pieces are few, however many parameters share them
     for name, pieces in resolution.decisions.items():
@@ -78,9 +79,11 @@ def place(
                 stored, source = alone(piece), sources[name][number]
                 if piece.rows is not None:
                     source = take_rows(source, *piece.rows)
-                whole = Member(name, 0, stored.rows, source, piece, importance.get((name, number)))
-                records.append(payload.add_tensor(stored, [whole]))
-            bindings[name] = _bind(sources[name][0], [(record, 0, record.elements) for record in records])
+                member = Member(name, 0, stored.rows, source, piece, importance.get((name, number)))
+                records.append(payload.add_tensor(stored, (member,)))
+            bindings[name] = _whole(sources[name][0], records) or Binding(
+                None, tuple(Part(record.id, 0, record.elements) for record in records)
+            )
     if resolution.groups:
         bindings = {name: bindings[name] for name in resolution.decisions}
     bindings |= {alias.name: bindings[alias.target] for alias in resolution.shares}
@@ -96,12 +99,10 @@ def place(
     return Placed(tuple(payload.objects), bindings, tuple(uses))
 
 
-def _bind(source: Source, parts: Sequence[tuple[TensorObject, int, int]]) -> Binding:
-    """The parameter of `source`: the whole of an object of its shape, or elements of objects."""
-    record, _, _ = parts[0]
-    if len(parts) == 1 and record.shape == source.shape:
-        return Binding(record.id)
-    return Binding(None, tuple(Part(record.id, begin, end) for record, begin, end in parts))
+def _whole(source: Source, records: Sequence[TensorObject]) -> Binding | None:
+    """The binding of a parameter that is the whole of one object of its shape; None where these are not that."""
+    record = records[0]
+    return Binding(record.id) if len(records) == 1 and record.shape == source.shape else None
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ class _Payload:
         self._add(PlannedBytes(record, content, {"auxiliary": role}))
         return id
 
-    def add_tensor(self, stored: _Stored, members: Sequence[Member]) -> TensorObject:
+    def add_tensor(self, stored: _Stored, members: tuple[Member, ...]) -> TensorObject:
         """An object that these members fill one behind the other."""
         tensor, layout = stored.tensor, stored.layout
         id = f"weight/{self.weights:06d}"
@@ -164,7 +165,7 @@ class _Payload:
         record = TensorObject(
             id, tensor.shape, tensor.format.name, layout.name, self._aligned(), stored.bytes, tensor.divisors
         )
-        self._add(PlannedTensor(record, tensor, layout, tuple(members)))
+        self._add(PlannedTensor(record, tensor, layout, members))
         return record
 
     def _aligned(self) -> int:

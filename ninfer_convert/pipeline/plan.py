@@ -74,8 +74,7 @@ def make_plan(input: str, recipe: str, shaping: Shaping) -> Plan:
         *bad_columns,
     ]:
         raise RecipeError(problems)
-    known = {parameter.name: parameter.importance for parameter in model.parameters}
-    importance = find_importance(resolution.decisions, shapes, known, inputs)
+    importance = find_importance(resolution.decisions, shapes, model, inputs)
     placed = place(model.resources, sources, resolution, importance.vectors, columns)
     directory = Directory(
         components=_components(model, placed.objects),

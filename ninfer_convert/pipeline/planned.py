@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from ninfer_convert.formats import get_format
@@ -122,7 +123,7 @@ class Plan:
     objects: tuple[PlannedTensor | PlannedBytes, ...]
     warnings: tuple[Problem, ...] = ()
 
-    @property
+    @cached_property
     def tensors(self) -> tuple[PlannedTensor, ...]:
         """The tensor objects alone."""
         return tuple(planned for planned in self.objects if isinstance(planned, PlannedTensor))
@@ -138,7 +139,7 @@ class Plan:
         last = self.objects[-1].record
         return last.offset + last.bytes
 
-    @property
+    @cached_property
     def source_bytes(self) -> int:
         """Stored bytes that a conversion reads from the checkpoint."""
         return sum(member.source.nbytes for planned in self.tensors for member in planned.members)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ninfer_convert.methods import Method
     from ninfer_convert.pipeline.inputs import Inputs
     from ninfer_convert.pipeline.objects import Placed
-    from ninfer_convert.pipeline.planned import Shaping
+    from ninfer_convert.pipeline.planned import Member, Shaping
     from ninfer_convert.recipe import Recipe, Resolution
     from ninfer_convert.sources.base import Checkpoint, SourceFile
     from ninfer_convert.sources.imatrix import ImportanceMatrix
@@ -49,6 +49,7 @@ def record(
     """
     main = inputs.main.checkpoint
     left_out = {**model.passed_by, **inputs.main.classification.skipped}
+    members = [member for planned in placed.objects if isinstance(planned, PlannedTensor) for member in planned.members]
     return {
         "tool": {"name": "ninfer-convert", "encoding": ENCODING},
         "recipe": {
@@ -66,7 +67,7 @@ def record(
             },
         },
         "objects": {planned.record.id: _object(planned, main.source, inputs.matrices) for planned in placed.objects},
-        "parameters": dict(_parameters(placed, resolution, shapes)),
+        "parameters": dict(_parameters(members, placed, resolution, shapes)),
         "skipped": [
             *(
                 {"name": skip.name, "tensors": _tensors(model.by_name[skip.name].source.origins), "reason": skip.reason}
@@ -78,16 +79,14 @@ def record(
                 for name in names
             ),
         ],
-        "activation_scales": _activation_scales(placed, resolution),
+        "activation_scales": _activation_scales(members, resolution),
     }
 
 
 def _parameters(
-    placed: Placed, resolution: Resolution, shapes: Mapping[str, Shape]
+    members: Iterable[Member], placed: Placed, resolution: Resolution, shapes: Mapping[str, Shape]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Of parameters what neither binding nor object shows: the logical shape, the tensor whose axes it exchanges."""
-    tensors = (planned for planned in placed.objects if isinstance(planned, PlannedTensor))
-    members = (member for planned in tensors for member in planned.members)
     transposed = {member.parameter: member.source.origins[0] for member in members if member.piece.transpose}
     transposed |= {alias.name: transposed[alias.target] for alias in resolution.shares if alias.target in transposed}
     for name, binding in placed.bindings.items():
@@ -105,7 +104,7 @@ def _matrix(matrix: ImportanceMatrix) -> dict[str, Any]:
     return {"name": file_name(matrix.shown), "sha256": matrix.sha256}
 
 
-def _activation_scales(placed: Placed, resolution: Resolution) -> dict[str, dict[str, Any]]:
+def _activation_scales(members: Iterable[Member], resolution: Resolution) -> dict[str, dict[str, Any]]:
     """Scales of the inputs and outputs of stored weights of whose uses none has a divisor of them.
 
     Parameter -> tensor -> number, or numbers. JSON has no word for NaN and infinities: they are spelled out.
@@ -116,11 +115,9 @@ def _activation_scales(placed: Placed, resolution: Resolution) -> dict[str, dict
         return numbers[0] if len(numbers) == 1 else numbers
 
     used = {use.parameter for use in resolution.uses if DIVISOR in use.auxiliaries}
-    tensors = [planned for planned in placed.objects if isinstance(planned, PlannedTensor)]
     return {
         member.parameter: {tensor: spelled(scales) for tensor, scales in encoding.activations.items()}
-        for planned in tensors
-        for member in planned.members
+        for member in members
         if member.parameter not in used and (encoding := member.source.encoding) and encoding.activations
     }
 

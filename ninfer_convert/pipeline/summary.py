@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from ninfer_convert.container import ResourceObject, TensorObject
 from ninfer_convert.formats import get_format
-from ninfer_convert.formats.stored import may_round, stored_type
+from ninfer_convert.formats.stored import may_round
 
 if TYPE_CHECKING:
     from ninfer_convert.container import Object
@@ -91,12 +90,7 @@ class StoredPiece(NamedTuple):
     @property
     def lossy(self) -> bool:
         """Whether a cast to a direct format may round."""
-        return _may_round(self.stored, self.format)
-
-
-@cache
-def _may_round(stored: str, format: str) -> bool:
-    return may_round(stored_type(stored), format)
+        return may_round(self.stored, self.format)
 
 
 @dataclass(frozen=True)

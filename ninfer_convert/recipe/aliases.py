@@ -40,6 +40,8 @@ def find_aliases(
 
     `with` selects among the parameters and the aliases that earlier tables made.
     """
+    if not tables:
+        return {}, []
     known: dict[str, Subject] = {parameter.name: parameter for parameter in parameters}
     absent = []
     rules: dict[str, tuple[str, Share]] = {}

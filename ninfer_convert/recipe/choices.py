@@ -99,19 +99,22 @@ class Choices:
     code: dict[Path, CodeFile] = field(default_factory=dict)
     """Files of functions that have been read."""
     _made: dict[Hashable, tuple[tuple[Choice, ...], Collection[str]]] = field(default_factory=dict)
-    """Choices, and the stored types that took an entry for them, by all that they follow from."""
+    """Choices, and the stored types that took an entry for them, by all that they follow from: their regions and what
+    the parameter is, where its values are read from its own place."""
 
     def of(self, subject: Subject, regions: tuple[Region, ...]) -> tuple[Choice, ...] | None:
         """One for each object of a parameter, in row order; None where something is wrong with any."""
-        name = subject.name if any(region.verdict.elsewhere for region in regions) else None
-        alike = (regions, name, traits(subject))
-        if alike not in self._made:
+        alike = (regions, traits(subject))
+        made = self._made.get(alike)
+        if made is None:
             defaulted: dict[str, None] = {}
             choices = self._choices(subject, regions, defaulted)
             if choices is None:
                 return None
-            self._made[alike] = choices, defaulted
-        choices, types = self._made[alike]
+            made = choices, defaulted
+            if not any(region.verdict.elsewhere for region in regions):
+                self._made[alike] = made
+        choices, types = made
         for stored in types:
             self.defaulted[stored] += 1
         return choices
@@ -322,7 +325,7 @@ class Choices:
 
 
 def traits(subject: Subject) -> Hashable:
-    """All that a parameter's choices follow from, but for the tensor that its name leads to."""
+    """All that a parameter's choices follow from beside its regions, where its values are read from its own place."""
     return (
         subject.shape,
         subject.stored,

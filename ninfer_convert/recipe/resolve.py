@@ -28,12 +28,10 @@ from ninfer_convert.recipe.uses import Uses
 if TYPE_CHECKING:
     from ninfer_convert.errors import Problem
     from ninfer_convert.recipe.choices import Choice
-    from ninfer_convert.recipe.deciding import Region
     from ninfer_convert.recipe.model import Assign, Recipe
     from ninfer_convert.recipe.resolution import Alias, Parent, Piece
     from ninfer_convert.recipe.selection import Indices
     from ninfer_convert.recipe.uses import Input
-    from ninfer_convert.values import Shape
 
 UNTOUCHED_AT_MOST = 0.2
 """A larger share of elements that no assign decides is worth a warning."""
@@ -69,12 +67,17 @@ def resolve(
     applying = Applying(subjects, skipped, aliased, selection, complaints)
     assigns = [(assign, applying.of(assign)) for assign in recipe.assigns]
     divided, overridden = decide(assigns, [subject.shape for subject in subjects])
-    regions = {subject.name: found for subject, found in zip(subjects, divided, strict=True) if subject.name not in out}
 
     choices = Choices(recipe, complaints, allow_code, requantize, sources, locate)
-    chosen = {
-        subject.name: choices.of(subject, regions[subject.name]) for subject in parameters if subject.name not in out
-    }
+    chosen = {}
+    untouched = {}
+    elements = 0
+    for subject, regions in zip(parameters, divided, strict=False):  # absent aliases are behind them
+        if subject.name not in out:
+            chosen[subject.name] = choices.of(subject, regions)
+            elements += prod(subject.shape)
+            if rows := [region.rows for region in regions if not region.verdict]:
+                untouched[subject.name] = sum(prod(part_of(subject.shape, each)) for each in rows)
     shares = tuple(_shares(aliases, skipped, chosen, complaints))
     objects = Objects(selection, chosen, out, Fitting(choices, complaints), complaints)
     for table in recipe.groups:
@@ -93,9 +96,6 @@ def resolve(
     if problems := complaints.problems():
         raise RecipeError(problems)
 
-    stored = {subject.name: subject.shape for subject in parameters if subject.name in decisions}
-    untouched = dict(_untouched(stored, regions))
-    elements = sum(map(prod, stored.values()))
     share = sum(untouched.values()) / elements if elements else 0.0
     return Resolution(
         decisions=decisions,
@@ -193,14 +193,6 @@ def _misfits(decisions: Mapping[str, Sequence[Piece]], parents: Sequence[Parent]
     joined = {name for parent in parents for name in parent.members[1:]}
     pieces = [piece for name, found in decisions.items() if name not in joined for piece in found]
     return dict(Counter(piece.instead_of for piece in pieces if piece.instead_of is not None))
-
-
-def _untouched(shapes: Mapping[str, Shape], regions: Mapping[str, Sequence[Region]]) -> Iterator[tuple[str, int]]:
-    """The parameters with elements that no assign decides, and how many."""
-    for name, shape in shapes.items():
-        rows = [region.rows for region in regions[name] if not region.verdict]
-        if rows:
-            yield name, sum(prod(part_of(shape, each)) for each in rows)
 
 
 def _idle_defaults(recipe: Recipe) -> Iterator[Problem]:

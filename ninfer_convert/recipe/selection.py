@@ -102,6 +102,8 @@ class Names:
         if glob.literal is not None:
             index = self._index.get(glob.literal)
             return frozenset() if index is None else frozenset({index})
+        if glob.text == "*":
+            return self._all
         # Looking for a word in all names is many times quicker than matching a glob, and most globs have a rare one,
         # braces spread out at the latest.
         found: set[int] = set()

@@ -179,22 +179,7 @@ def test_every_kind_of_group_is_searched_as_the_oracle_does(kind: str, weights: 
         assert (codes.tolist(), scales.tolist()) == search_rows(format, values.tolist(), listed(importance), negative)
 
 
-GAPS = [
-    0.0,
-    2.0**-53,
-    2.0**-50,
-    2.0**-44,
-    2.0**-43,
-    1e-12,
-    1e-9,
-    2.0**-24,
-    2.0**-20,
-    70 * 2.0**-24,
-    2.0**-17,
-    2.0**-16,
-    2.0**-15,
-    1e-4,
-]
+GAPS = [0.0, *(2.0**-power for power in (53, 50, 44, 43, 24, 20, 17, 16, 15)), 1e-12, 1e-9, 70 * 2.0**-24, 1e-4]
 
 
 def near_tie(random: Random, format: str, gap: float) -> tuple[Array, Array]:

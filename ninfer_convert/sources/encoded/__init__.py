@@ -167,6 +167,9 @@ def _sources(
     tensors: Mapping[str, StoredTensor], modules: Sequence[EncodedModule], skipped: Collection[str]
 ) -> Iterator[tuple[str, Source]]:
     """A module stands where its first tensor does; one that cannot be read is there to be skipped."""
+    if not modules and not skipped:
+        yield from tensors.items()
+        return
     owners = {tensor: module for module in modules for tensor in module.tensors}
     placed: set[str] = set()
     for name, tensor in tensors.items():
