@@ -35,8 +35,7 @@ def input_columns(
 ) -> tuple[dict[str, tuple[int, ...]], list[Problem]]:
     """For each parameter whose stored columns stand in another order than its own: where each belongs (qwen35.md 8.3).
 
-    `sources` are what each piece is read from. A problem for one of which pieces differ in it, as
-    a use could not tell.
+    `sources` are what each piece is read from. A problem for one of which pieces differ in it, as a use could not tell.
     """
     found: dict[str, tuple[int, ...]] = {}
     problems = []

@@ -35,7 +35,7 @@ def unbound(model: Model, resolution: Resolution, shapes: Mapping[str, Shape]) -
 
 def outcome(resolution: Resolution) -> Outcome:
     """What the recipe makes of each parameter, aliases too."""
-    formats = {name: tuple([piece.format for piece in pieces]) for name, pieces in resolution.decisions.items()}
+    formats = {name: tuple(piece.format for piece in pieces) for name, pieces in resolution.decisions.items()}
     places = {
         name: (parent, at) for parent, group in enumerate(resolution.groups) for at, name in enumerate(group.members)
     }

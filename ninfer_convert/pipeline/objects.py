@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from math import prod
@@ -57,14 +57,8 @@ def place(
         payload.add_resource(resource)
     bindings: dict[str, Binding] = {}
     for parent in resolution.groups:
-        members: list[Member] = []
-        row = 0
-        for name in parent.members:
-            piece = resolution.decisions[name][0]
-            rows, _ = get_layout(piece.layout).matrix(piece.shape)
-            members.append(Member(name, row, rows, sources[name][0], piece, importance.get((name, 0))))
-            row += rows
-        record = payload.add_tensor(_stored(parent), tuple(members))
+        members = tuple(_members(parent, sources, resolution, importance))
+        record = payload.add_tensor(_stored(parent), members)
         begin = 0
         for member in members:
             end = begin + prod(member.piece.shape)
@@ -97,6 +91,21 @@ def place(
             auxiliaries[COLUMNS] = Binding(payload.add_columns(columns[use.parameter]))
         uses.append(Use(use.parameter, use.input, use.activation_policy, auxiliaries))
     return Placed(tuple(payload.objects), bindings, tuple(uses))
+
+
+def _members(
+    parent: Parent,
+    sources: Mapping[str, Sequence[Source]],
+    resolution: Resolution,
+    importance: Mapping[tuple[str, int], NDArray[np.float64]],
+) -> Iterator[Member]:
+    """Those of a parent, each behind the rows of the ones before."""
+    first_row = 0
+    for name in parent.members:
+        piece = resolution.decisions[name][0]
+        rows, _ = get_layout(piece.layout).matrix(piece.shape)
+        yield Member(name, first_row, rows, sources[name][0], piece, importance.get((name, 0)))
+        first_row += rows
 
 
 def _whole(source: Source, records: Sequence[TensorObject]) -> Binding | None:
