@@ -115,11 +115,10 @@ class Names:
         return frozenset(found)
 
     def _all_holding(self, word: str) -> Indices:
-        if word not in self._text:
-            return frozenset()
         found = self._holding.get(word)
         if found is None:
-            found = self._holding[word] = frozenset([i for i, name in enumerate(self.names) if word in name])
+            names = enumerate(self.names if word in self._text else ())
+            found = self._holding[word] = frozenset([index for index, name in names if word in name])
         return found
 
 

@@ -194,9 +194,11 @@ def _bad_scales(source: Source) -> Sequence[Problem]:
 
 def _modules(tensors: Mapping[str, StoredTensor]) -> list[Module]:
     """The modules that may be encoded with all their tensors, in order of the first tensor of each."""
-    modules: dict[str, dict[str, StoredTensor]] = {}
     candidates = {_split(name)[0] for name, tensor in tensors.items() if tensor.stored not in PLAIN_FLOATS}
-    for name, tensor in tensors.items() if candidates else ():
+    if not candidates:
+        return []
+    modules: dict[str, dict[str, StoredTensor]] = {}
+    for name, tensor in tensors.items():
         module, member = _split(name)
         if module in candidates:
             modules.setdefault(module, {})[member] = tensor
