@@ -12,7 +12,6 @@ from ninfer_convert.container.directory import (
     members,
     parse_directory,
     serialize,
-    with_digests,
     without_digests,
 )
 from ninfer_convert.container.files import FilePlan, plan_files
@@ -56,6 +55,5 @@ __all__ = [
     "plan_files",
     "remove_leftovers",
     "serialize",
-    "with_digests",
     "without_digests",
 ]

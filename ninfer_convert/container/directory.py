@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -120,24 +120,19 @@ def _complete(draft: Draft) -> Directory:
     )
 
 
-def serialize(directory: Directory) -> bytes:
-    """The JSON of `directory` as it is written.
+def serialize(directory: Directory, digests: Mapping[str, str] | None = None) -> bytes:
+    """The JSON of `directory` as it is written: compact, nothing escaped that need not be.
 
-    Raises ValueError where a value has no JSON: NaN, an infinity, a lone surrogate.
+    `digests` are SHA-256 of objects by id, set as `sha256` of what `provenance.objects` says of them. Raises ValueError
+    where a value has no JSON: NaN, an infinity, a lone surrogate.
     """
-    return encode(members(directory))
+    return b"".join([text.encode() for text in _texts(directory, digests or {})])
 
 
 def members(directory: Directory) -> dict[str, Any]:
     """The members of `directory` as JSON has them, in the order of container.md 2; optional ones that hold nothing
     are left out."""
-    root: dict[str, Any] = {
-        "components": {name: _component(component) for name, component in directory.components.items()},
-        "objects": [_object(object) for object in directory.objects],
-        "bindings": {name: _binding(binding) for name, binding in directory.bindings.items()},
-        "uses": [_use(use) for use in directory.uses],
-        "files": [file_members(file) for file in directory.files],
-    }
+    root: dict[str, Any] = {name: kind(records) for name, (kind, records) in _tables(directory).items()}
     if directory.metadata:
         root["metadata"] = directory.metadata
     if directory.provenance:
@@ -145,16 +140,63 @@ def members(directory: Directory) -> dict[str, Any]:
     return root
 
 
+_Kind = type[dict[str, Any]] | type[list[Any]]
+
+
+def _tables(directory: Directory) -> dict[str, tuple[_Kind, Iterable[Any]]]:
+    """The members that consist of records, which are made as they are asked for."""
+    return {
+        "components": (dict, ((name, _component(component)) for name, component in directory.components.items())),
+        "objects": (list, map(_object, directory.objects)),
+        "bindings": (dict, ((name, _binding(binding)) for name, binding in directory.bindings.items())),
+        "uses": (list, map(_use, directory.uses)),
+        "files": (list, map(file_members, directory.files)),
+    }
+
+
+def _texts(directory: Directory, digests: Mapping[str, str]) -> Iterator[str]:
+    """The JSON of `directory` in parts."""
+    mark = "{"
+    for name, (kind, records) in _tables(directory).items():
+        yield f'{mark}"{name}":'
+        yield from _batches(kind, records)
+        mark = ","
+    if directory.metadata:
+        yield f',"metadata":{_json(directory.metadata)}'
+    if directory.provenance:
+        mark = ',"provenance":{'
+        for name, member in directory.provenance.items():
+            yield f"{mark}{_json(name)}:"
+            if not isinstance(member, dict):
+                yield _json(member)
+            elif name == "objects":
+                yield from _batches(dict, _digested(member, digests))
+            else:
+                yield from _batches(dict, member.items())
+            mark = ","
+        yield "}"
+    yield "}"
+
+
+def _digested(recorded: Mapping[str, Any], digests: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+    for id, record in recorded.items():
+        yield id, {**record, "sha256": digests[id]} if id in digests else record
+
+
+def _batches(kind: _Kind, records: Iterable[Any]) -> Iterator[str]:
+    """The JSON of a table, some records at a time, so that few of them and of the encoder's strings stand in memory."""
+    empty = _json(kind())
+    mark = empty[0]
+    remaining = iter(records)
+    while batch := kind(islice(remaining, BATCH)):
+        yield mark + _json(batch)[1:-1]
+        mark = ","
+    yield empty if mark != "," else empty[1]
+
+
 def file_members(file: File) -> dict[str, Any]:
     """The members of one record of the files table."""
     return {"path": file.path, "payload_bytes": file.payload_bytes}
-
-
-def with_digests(directory: Directory, digests: Mapping[str, str]) -> Directory:
-    """`directory` with `provenance.objects[id].sha256` set for each object id of `digests`."""
-    recorded: Mapping[str, Mapping[str, Any]] = directory.provenance.get("objects", {})
-    objects = {**recorded, **{id: {**recorded.get(id, {}), "sha256": digest} for id, digest in digests.items()}}
-    return replace(directory, provenance={**directory.provenance, "objects": objects})
 
 
 def without_digests(directory: Directory) -> Directory:
@@ -167,35 +209,12 @@ def without_digests(directory: Directory) -> Directory:
 
 
 def encode(value: Any) -> bytes:
-    """Compact JSON, nothing escaped that need not be; raises ValueError as `serialize` does."""
-    return b"".join(text.encode() for text in _texts(value))
+    """The JSON of a small value, as `serialize` writes it."""
+    return _json(value).encode()
 
 
 # A directory is a tree: looking for circles would only cost time.
-_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=False)
-
-
-def _texts(value: Any, levels: int = 2) -> Iterator[str]:
-    """The JSON of `value` in parts: large tables in batches, down to so many levels.
-
-    The encoder makes a string of each key and value: those of few records take the same memory again and again.
-    """
-    mark, end = "{}" if isinstance(value, dict) else "[]"
-    if isinstance(value, (dict, list)) and len(value) > BATCH:
-        kind = type(value)
-        items = iter(value.items() if isinstance(value, dict) else value)
-        while batch := kind(islice(items, BATCH)):
-            yield mark + _JSON.encode(batch)[1:-1]
-            mark = ","
-        yield end
-    elif isinstance(value, dict) and value and levels:
-        for name, member in value.items():
-            yield f"{mark}{_JSON.encode(name)}:"
-            yield from _texts(member, levels - 1)
-            mark = ","
-        yield end
-    else:
-        yield _JSON.encode(value)
+_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=False).encode
 
 
 def _component(component: Component) -> dict[str, Any]:

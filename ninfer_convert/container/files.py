@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, count
@@ -92,7 +92,7 @@ def plan_files(directory: Directory, destination: str | os.PathLike[str], limit:
 def _with_free_names(split: _Split, plain: FilePlan, folder: str) -> FilePlan:
     """`plain`, or the same with a tag in the names of its parts where one of them is taken."""
     plan = plain
-    tag = hashlib.sha256(padded_json(plain)).hexdigest()[:TAG_DIGITS]
+    tag = hashlib.sha256(padded_json(plain, {})).hexdigest()[:TAG_DIGITS]
     for number in count(1):
         if not any(_stands(os.path.join(folder, file.path)) for file in plan.files if file.path is not None):
             return plan
@@ -100,9 +100,9 @@ def _with_free_names(split: _Split, plain: FilePlan, folder: str) -> FilePlan:
     raise AssertionError("names never end")
 
 
-def padded_json(plan: FilePlan) -> bytes:
-    """The directory's JSON with spaces up to `json_bytes`."""
-    return serialize(plan.directory).ljust(plan.json_bytes)
+def padded_json(plan: FilePlan, digests: Mapping[str, str]) -> bytes:
+    """The directory's JSON, with these digests, and spaces up to `json_bytes`."""
+    return serialize(plan.directory, digests).ljust(plan.json_bytes)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import hashlib
 import os
 import threading
 from collections import deque
-from dataclasses import replace
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,7 @@ from ninfer_convert.container.temporaries import Temporaries, parts_of, remove_p
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ninfer_convert.container.records import Directory, Object
+    from ninfer_convert.container.records import Object
 
 DIGEST_PIECE = 4 << 20
 RELEASED_BYTES = 4 << 20
@@ -156,19 +156,20 @@ class ArtifactWriter:
                 with self._pool.borrow(index) as descriptor:
                     release(descriptor, length, position)
 
-    def finish(self, directory: Directory) -> str:
+    def finish(self, digests: Mapping[str, str] | None = None) -> str:
         """Complete the artifact and publish it; its id, 32 hex digits.
 
-        `directory` is the planned one with its digests; its files table is that of the plan. Raises RuntimeError
-        where the bytes written are not those of its objects, each once, or where its JSON outgrew its room.
+        `digests` take the place of the planned directory's, by object. Raises RuntimeError where the bytes written are
+        not those of its objects, each once, or where its JSON outgrew its room.
         """
-        self._coverage.check((object.offset, object.end) for object in directory.objects)
-        files = replace(self._files, directory=replace(directory, files=self._files.files))
-        data = padded_json(files)
+        files = self._files
+        self._coverage.check((object.offset, object.end) for object in files.directory.objects)
+        data = padded_json(files, digests or {})
         if len(data) != files.json_bytes:
             raise RuntimeError(f"the directory takes {len(data)} bytes; room was kept for {files.json_bytes}")
         id = derive_id(data)
-        self._write_file(0, 0, memoryview(HEADER.pack(ENTRY_MAGIC, len(data), id) + data))
+        self._write_file(0, HEADER.size, memoryview(data))
+        self._write_file(0, 0, memoryview(HEADER.pack(ENTRY_MAGIC, len(data), id)))
         for index in range(1, len(files.files)):
             self._write_file(index, 0, memoryview(HEADER.pack(PART_MAGIC, index, id)))
         with output_errors(self._path, self._needed):

@@ -18,7 +18,6 @@ from ninfer_convert.container import (
     check_destination,
     plan_files,
     remove_leftovers,
-    with_digests,
     without_digests,
 )
 from ninfer_convert.container.destination import refuse_inputs
@@ -146,9 +145,8 @@ def run(plan: Plan, destination: Path, running: Running, progress: Report | None
         for_each(_pieces(plan, running.piece_bytes, tally), write, running.jobs)
         for file in plan.files:
             refuse_changed(file)
-        directory = with_digests(files.directory, tally.digests) if running.digest else files.directory
         with stage("flush"):
-            artifact_id = writer.finish(directory)
+            artifact_id = writer.finish(tally.digests)
     stages = stopwatch.seconds if stopwatch else {}
     return Result(destination, artifact_id, files, time.monotonic() - start, tally.warnings(), stages)
 

@@ -15,21 +15,20 @@ from ninfer_convert.container import (
     ResourceObject,
     TensorObject,
     plan_files,
-    with_digests,
 )
 
 
 def directory(payload: int = 20_000, name: str = "tiny") -> Directory:
     """A resource of 300 bytes, a gap, and a tensor up to the end; `payload` is a multiple of 4."""
     tensor = TensorObject("a", ((payload - 512) // 4,), "fp32", "contiguous_le_v1", 512, payload - 512)
-    planned = Directory(
+    placeholder = {"sha256": DIGEST_PLACEHOLDER}
+    return Directory(
         {"text": Component({}, resources={"tokenizer.json": "r"})},
         (ResourceObject("r", 0, 300), tensor),
         {"w": Binding("a")},
         metadata={"name": name},
-        provenance={"tool": {"name": "test"}},
+        provenance={"tool": {"name": "test"}, "objects": {"r": placeholder, "a": placeholder}},
     )
-    return with_digests(planned, {"r": DIGEST_PLACEHOLDER, "a": DIGEST_PLACEHOLDER})
 
 
 def payload_of(directory: Directory, seed: int) -> bytes:
@@ -53,7 +52,7 @@ def write(
         digests = {object.id: writer.digest(object) for object in planned.objects}
         for object in planned.objects:
             writer.release(object)
-        writer.finish(with_digests(planned, digests))
+        writer.finish(digests)
     return payload
 
 

@@ -41,7 +41,7 @@ class TestExisting:
             with ArtifactWriter(path, plan_files(planned, path, CAP)) as writer:
                 fill(writer)
                 (tmp_path / name).write_bytes(b"mine")
-                writer.finish(planned)
+                writer.finish()
 
         with pytest.raises(OutputError, match="exists already") as caught:
             attempt()

@@ -22,7 +22,7 @@ from ninfer_convert.container import (
     Use,
     parse_directory,
     serialize,
-    with_digests,
+    without_digests,
 )
 from ninfer_convert.errors import ArtifactError
 from tests.container.directories import PATH, faults, fp32, parse, problems, resource, root, whole
@@ -83,15 +83,19 @@ def test_what_json_cannot_hold_is_not_written() -> None:
 
 
 def test_digests_are_put_into_provenance() -> None:
-    directory = parse(root(provenance={"tool": 1, "objects": {"a": {"method": "m", "sha256": "0" * 64}, "b": {}}}))
-    digested = with_digests(directory, {"a": "1" * 64, "r": "2" * 64})
-    assert digested.provenance == {
-        "tool": 1,
-        "objects": {"a": {"method": "m", "sha256": "1" * 64}, "b": {}, "r": {"sha256": "2" * 64}},
-    }
-    assert list(digested.provenance["objects"]["a"]) == ["method", "sha256"]
-    assert directory.provenance["objects"]["a"]["sha256"] == "0" * 64
-    assert len(serialize(with_digests(digested, {"a": "f" * 64}))) == len(serialize(digested))
+    recorded = {"a": {"method": "m", "sha256": "0" * 64, "more": 1}, "b": {}, "c": {"sha256": "3" * 64}}
+    directory = parse(root(provenance={"tool": 1, "objects": recorded}))
+    digested = parse_directory(serialize(directory, {"a": "1" * 64, "b": "2" * 64}), PATH).provenance
+    expected = {"a": {"method": "m", "sha256": "1" * 64, "more": 1}, "b": {"sha256": "2" * 64}, "c": recorded["c"]}
+    assert digested == {"tool": 1, "objects": expected}
+    assert list(digested["objects"]["a"]) == ["method", "sha256", "more"]
+    assert len(serialize(directory, {"a": "f" * 64})) == len(serialize(directory))
+
+
+def test_digests_are_left_out_of_provenance() -> None:
+    recorded = {"a": {"method": "m", "sha256": "0" * 64}, "b": {}, "c": {"sha256": "3" * 64}}
+    plain = without_digests(parse(root(provenance={"tool": {"sha256": 1}, "objects": recorded}))).provenance
+    assert plain == {"tool": {"sha256": 1}, "objects": {"a": {"method": "m"}, "b": {}, "c": {}}}
 
 
 def records(value: Any, at: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:

@@ -46,7 +46,7 @@ class TestTemporaries:
             payload = making.write(path, seed=4)
             fill(first)
             with pytest.raises(OutputError, match="exists already"):
-                first.finish(planned)
+                first.finish()
         assert set(listing(tmp_path)) == {"m.ninfer"}
         assert container.read(path).payload == payload
 

@@ -24,7 +24,6 @@ from ninfer_convert.container import (
     open_artifact,
     plan_files,
     serialize,
-    with_digests,
 )
 from ninfer_convert.errors import OutputError
 from tests.container import making
@@ -70,7 +69,7 @@ class TestContent:
         files = plan_files(planned, tmp_path / "m.ninfer", 20_000)
         with ArtifactWriter(tmp_path / "m.ninfer", files) as writer, ThreadPoolExecutor(8) as threads:
             list(threads.map(lambda piece: writer.write(piece[0], payload[piece[0] : piece[0] + piece[1]]), pieces))
-            writer.finish(planned)
+            writer.finish()
         assert container.read(tmp_path / "m.ninfer").payload == payload
         assert len(files.files) > 50
 
@@ -83,7 +82,7 @@ class TestContent:
             writer.write(520, words[2:3])
             writer.write(524, memoryview(words.tobytes())[12:])
             writer.write(7, words[:0])
-            writer.finish(planned)
+            writer.finish()
         assert container.read(tmp_path / "m.ninfer").object_bytes("a") == words.tobytes()
 
     def test_files_get_the_rights_of_new_files(self, tmp_path: Path) -> None:
@@ -107,7 +106,7 @@ class TestEveryByteOnce:
         with ArtifactWriter(folder / "m.ninfer", plan_files(planned, folder / "m.ninfer", CAP)) as writer:
             for begin, end in pieces:
                 writer.write(begin, bytes(end - begin))
-            writer.finish(planned)
+            writer.finish()
 
     @pytest.mark.parametrize(
         "pieces",
@@ -143,7 +142,7 @@ class TestEveryByteOnce:
             planned = making.directory()
             with ArtifactWriter(tmp_path / "m.ninfer", plan_files(planned, tmp_path / "m.ninfer")) as writer:
                 fill(writer)
-                writer.finish(with_digests(planned, {"a": DIGEST_PLACEHOLDER + "0"}))
+                writer.finish({"a": DIGEST_PLACEHOLDER + "0"})
 
         with unchanged(tmp_path), pytest.raises(RuntimeError, match="room was kept for"):
             attempt()

@@ -120,7 +120,7 @@ def write(
     with ArtifactWriter(path, files) as writer:
         for record in records:
             writer.write(record.offset, objects[record.id].payload)
-        writer.finish(directory)
+        writer.finish()
     return path
 
 

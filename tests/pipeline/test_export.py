@@ -260,7 +260,7 @@ def with_resources(path: Path, components: Mapping[str, Component], uses: tuple[
     with ArtifactWriter(path, plan_files(directory, path)) as writer:
         for record in records:
             writer.write(record.offset, payload[record.offset : record.end])
-        writer.finish(directory)
+        writer.finish()
     return path
 
 
