@@ -52,7 +52,8 @@ def _collisions(renamed: Mapping[str, str], used: Mapping[str, Rename]) -> Itera
     first: dict[str, str] = {}
     for name, result in renamed.items():
         if not result:
-            yield used[name].place.problem("empty-name", f"{printable(name)} is renamed to nothing")
+            if name in used:  # what has no name of its own is refused where it would be bound
+                yield used[name].place.problem("empty-name", f"{printable(name)} is renamed to nothing")
             continue
         other = first.setdefault(result, name)
         if other != name:

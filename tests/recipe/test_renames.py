@@ -68,6 +68,12 @@ def test_an_empty_result_is_an_error(tmp_path: Path) -> None:
     assert problem.message == "other is renamed to nothing"
 
 
+def test_a_tensor_without_a_name_may_get_one_or_stay(tmp_path: Path) -> None:
+    recipe = load(tmp_path, renames("match = 'h.*'\nto = 'w'"))
+    assert recipe.rename(["", "h.0.w"]) == {"": "", "h.0.w": "w"}
+    assert load(tmp_path, renames("match = '()'\nto = 'w'")).rename(["", "other"]) == {"": "w", "other": "other"}
+
+
 def test_all_faults_of_renaming_come_together(tmp_path: Path) -> None:
     recipe = load(tmp_path, renames("match = 'none'\nto = 'x'", "match = 'h.*'\nto = 'h'"))
     assert placed(refused(lambda: recipe.rename(NAMES))) == [
