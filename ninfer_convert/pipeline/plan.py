@@ -76,6 +76,9 @@ def make_plan(input: str, recipe: str, shaping: Shaping) -> Plan:
         raise RecipeError(problems)
     importance = find_importance(resolution.decisions, shapes, model, inputs)
     placed = place(model.resources, sources, resolution, importance.vectors, columns)
+    if not placed.objects:
+        message = "every parameter is skipped, and there are no files beside them: nothing to convert"
+        raise RecipeError(Problem("all-skipped", message, path=main.checkpoint.shown))
     directory = Directory(
         components=_components(model, placed.objects),
         objects=tuple(planned.record for planned in placed.objects),

@@ -309,6 +309,15 @@ def test_a_checkpoint_without_tensors_is_refused(tmp_path: Path) -> None:
     assert "no tensors" in str(refused(source, "bf16", tmp_path / "a.ninfer"))
 
 
+def test_to_skip_all_that_there_is_is_refused(tmp_path: Path) -> None:
+    source = write_safetensors(tmp_path / "m.safetensors", {"w": ("F32", (2,), bytes(8))})
+    recipe = recipe_file(tmp_path, '[[skip]]\nselect = "*"\nreason = "not wanted"\n')
+    error = refused(source, recipe, tmp_path / "a.ninfer")
+    assert isinstance(error, RecipeError)
+    assert [problem.code for problem in error.problems] == ["all-skipped"]
+    assert "nothing to convert" in str(error)
+
+
 def test_an_absent_tied_head_is_no_error(tmp_path: Path) -> None:
     directory = convert(TINY_LLAMA, "q4", tmp_path / "a.ninfer")
     assert "lm_head.weight" not in directory["bindings"]
