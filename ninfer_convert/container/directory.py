@@ -35,6 +35,8 @@ DIGEST_PLACEHOLDER = "0" * 64
 
 BATCH = 500
 """Records that are made JSON at a time."""
+PART = 1 << 20
+"""Characters of JSON, about, that are written at a time."""
 
 OPEN = frozenset({"components", "metadata", "provenance"})
 """The members that hold JSON of others' making."""
@@ -120,13 +122,26 @@ def _complete(draft: Draft) -> Directory:
     )
 
 
-def serialize(directory: Directory, digests: Mapping[str, str] | None = None) -> bytes:
-    """The JSON of `directory` as it is written: compact, nothing escaped that need not be.
+def serialize(directory: Directory) -> bytes:
+    """The JSON of `directory` as it is written; raises ValueError as `serialized` does."""
+    return b"".join(serialized(directory, {}))
+
+
+def serialized(directory: Directory, digests: Mapping[str, str]) -> Iterator[bytes]:
+    """The JSON of `directory` as it is written, in parts: compact, nothing escaped that need not be.
 
     `digests` are SHA-256 of objects by id, set as `sha256` of what `provenance.objects` says of them. Raises ValueError
     where a value has no JSON: NaN, an infinity, a lone surrogate.
     """
-    return b"".join([text.encode() for text in _texts(directory, digests or {})])
+    gathered: list[str] = []
+    length = 0
+    for text in _texts(directory, digests):
+        gathered.append(text)
+        length += len(text)
+        if length >= PART:
+            yield "".join(gathered).encode()
+            gathered, length = [], 0
+    yield "".join(gathered).encode()
 
 
 def members(directory: Directory) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
@@ -10,8 +9,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, count
 
-from ninfer_convert.container.directory import encode, file_members, refuse_unreadable, serialize
-from ninfer_convert.container.framing import MAX_DIRECTORY, PAYLOAD_ALIGNMENT, entry_start
+from ninfer_convert.container.directory import encode, file_members, refuse_unreadable, serialized
+from ninfer_convert.container.framing import MAX_DIRECTORY, PAYLOAD_ALIGNMENT, derive_id, entry_start
 from ninfer_convert.container.records import Directory, File
 from ninfer_convert.container.rules import part_name_fault
 from ninfer_convert.errors import OutputError, Problem, UsageError, printable
@@ -92,7 +91,7 @@ def plan_files(directory: Directory, destination: str | os.PathLike[str], limit:
 def _with_free_names(split: _Split, plain: FilePlan, folder: str) -> FilePlan:
     """`plain`, or the same with a tag in the names of its parts where one of them is taken."""
     plan = plain
-    tag = hashlib.sha256(padded_json(plain, {})).hexdigest()[:TAG_DIGITS]
+    tag = derive_id(padded_json(plain, {})).hex()[:TAG_DIGITS]
     for number in count(1):
         if not any(_stands(os.path.join(folder, file.path)) for file in plan.files if file.path is not None):
             return plan
@@ -100,9 +99,13 @@ def _with_free_names(split: _Split, plain: FilePlan, folder: str) -> FilePlan:
     raise AssertionError("names never end")
 
 
-def padded_json(plan: FilePlan, digests: Mapping[str, str]) -> bytes:
-    """The directory's JSON, with these digests, and spaces up to `json_bytes`."""
-    return serialize(plan.directory, digests).ljust(plan.json_bytes)
+def padded_json(plan: FilePlan, digests: Mapping[str, str]) -> Iterator[bytes]:
+    """The directory's JSON, with these digests, and spaces up to `json_bytes`, in parts."""
+    length = 0
+    for part in serialized(plan.directory, digests):
+        yield part
+        length += len(part)
+    yield b" " * (plan.json_bytes - length)
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,7 @@ class _Split:
     @cached_property
     def bare_bytes(self) -> int:
         """Bytes of the directory's JSON without the records of the files table."""
-        return len(serialize(replace(self.directory, files=())))
+        return sum(map(len, serialized(replace(self.directory, files=()), {})))
 
     def plan(self, infix: str = "") -> FilePlan:
         """The division, with `infix` between the entry's name and the number in the names of parts."""

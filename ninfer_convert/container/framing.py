@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import struct
+from collections.abc import Iterable
 
 ENTRY_MAGIC = b"NINFER\x00\x03"
 PART_MAGIC = b"NINPRT\x00\x03"
@@ -22,6 +24,14 @@ U64_MAX = 2**64 - 1
 def align_up(x: int, a: int) -> int:
     """The smallest multiple of `a` that is not below `x`."""
     return -(-x // a) * a
+
+
+def derive_id(json: Iterable[bytes]) -> bytes:
+    """The artifact_id of a directory: the first 16 bytes of the SHA-256 of its `json_bytes` bytes, given in parts."""
+    digest = hashlib.sha256()
+    for part in json:
+        digest.update(part)
+    return digest.digest()[:ID_BYTES]
 
 
 def entry_start(json_bytes: int) -> int:

@@ -6,7 +6,6 @@ first read. What the words of an object mean is asked of its layout and format.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -16,10 +15,10 @@ from ninfer_convert.container.files import FilePlan
 from ninfer_convert.container.framing import (
     ENTRY_MAGIC,
     HEADER,
-    ID_BYTES,
     MAX_DIRECTORY,
     PART_MAGIC,
     PAYLOAD_ALIGNMENT,
+    derive_id,
     entry_start,
 )
 from ninfer_convert.container.positioned import BINARY, FilePool, read_at
@@ -59,7 +58,7 @@ class Artifact:
         """The id that its directory gives, 32 hex digits (container.md 4); equal to `artifact_id` in ours."""
         with self._pool.borrow(0) as descriptor, translated(self.path):
             data = read_at(descriptor, self.files.json_bytes, HEADER.size)
-        return derive_id(data).hex()
+        return derive_id([data]).hex()
 
     def __enter__(self) -> Artifact:
         return self
@@ -221,11 +220,6 @@ def open_file(path: str, shown: str) -> int:
     regular_file(path, shown, "a .ninfer file")
     with translated(shown):
         return os.open(path, os.O_RDONLY | BINARY)
-
-
-def derive_id(json: bytes) -> bytes:
-    """The artifact_id of a directory: the first 16 bytes of the SHA-256 of its `json_bytes` bytes."""
-    return hashlib.sha256(json).digest()[:ID_BYTES]
 
 
 def _header(head: bytes, size: int, path: str) -> tuple[int, bytes]:

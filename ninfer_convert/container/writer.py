@@ -11,7 +11,7 @@ import hashlib
 import os
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +26,8 @@ from ninfer_convert.container.destination import (
     sync_folder,
 )
 from ninfer_convert.container.files import FilePlan, padded_json
-from ninfer_convert.container.framing import ENTRY_MAGIC, HEADER, PART_MAGIC
+from ninfer_convert.container.framing import ENTRY_MAGIC, HEADER, PART_MAGIC, derive_id
 from ninfer_convert.container.positioned import BINARY, FilePool, read_at, release, write_at
-from ninfer_convert.container.reader import derive_id
 from ninfer_convert.container.temporaries import Temporaries, parts_of, remove_parts
 
 if TYPE_CHECKING:
@@ -164,12 +163,8 @@ class ArtifactWriter:
         """
         files = self._files
         self._coverage.check((object.offset, object.end) for object in files.directory.objects)
-        data = padded_json(files, digests or {})
-        if len(data) != files.json_bytes:
-            raise RuntimeError(f"the directory takes {len(data)} bytes; room was kept for {files.json_bytes}")
-        id = derive_id(data)
-        self._write_file(0, HEADER.size, memoryview(data))
-        self._write_file(0, 0, memoryview(HEADER.pack(ENTRY_MAGIC, len(data), id)))
+        id = derive_id(self._write_directory(digests or {}))
+        self._write_file(0, 0, memoryview(HEADER.pack(ENTRY_MAGIC, files.json_bytes, id)))
         for index in range(1, len(files.files)):
             self._write_file(index, 0, memoryview(HEADER.pack(PART_MAGIC, index, id)))
         with output_errors(self._path, self._needed):
@@ -179,6 +174,16 @@ class ArtifactWriter:
             self._pool.close()
             self._publish()
         return id.hex()
+
+    def _write_directory(self, digests: Mapping[str, str]) -> Iterator[bytes]:
+        """The parts of the directory's JSON, each once it is written."""
+        position, end = HEADER.size, HEADER.size + self._files.json_bytes
+        for part in padded_json(self._files, digests):
+            if position + len(part) > end:
+                raise RuntimeError(f"the directory is too long: room was kept for {self._files.json_bytes} bytes")
+            self._write_file(0, position, memoryview(part))
+            position += len(part)
+            yield part
 
     def _publish(self) -> None:
         names = [file.path for file in self._files.files]

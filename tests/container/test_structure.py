@@ -24,6 +24,7 @@ from ninfer_convert.container import (
     serialize,
     without_digests,
 )
+from ninfer_convert.container.directory import serialized
 from ninfer_convert.errors import ArtifactError
 from tests.container.directories import PATH, faults, fp32, parse, problems, resource, root, whole
 from tests.container.records import full, member_of, put
@@ -85,11 +86,11 @@ def test_what_json_cannot_hold_is_not_written() -> None:
 def test_digests_are_put_into_provenance() -> None:
     recorded = {"a": {"method": "m", "sha256": "0" * 64, "more": 1}, "b": {}, "c": {"sha256": "3" * 64}}
     directory = parse(root(provenance={"tool": 1, "objects": recorded}))
-    digested = parse_directory(serialize(directory, {"a": "1" * 64, "b": "2" * 64}), PATH).provenance
+    text = b"".join(serialized(directory, {"a": "1" * 64, "b": "2" * 64}))
+    digested = parse_directory(text, PATH).provenance
     expected = {"a": {"method": "m", "sha256": "1" * 64, "more": 1}, "b": {"sha256": "2" * 64}, "c": recorded["c"]}
     assert digested == {"tool": 1, "objects": expected}
     assert list(digested["objects"]["a"]) == ["method", "sha256", "more"]
-    assert len(serialize(directory, {"a": "f" * 64})) == len(serialize(directory))
 
 
 def test_digests_are_left_out_of_provenance() -> None:
