@@ -80,14 +80,17 @@ def are_sound(objects: Sequence[Object], bindings: Mapping[str, Binding]) -> boo
 
     There are objects, and they are in order, as `rules` asks: no offset is negative.
     """
-    shapes = {object.shape for object in objects if isinstance(object, TensorObject)}
+    tensors = [object for object in objects if isinstance(object, TensorObject)]
+    shapes = {object.shape for object in tensors}
+    words = {object.format for object in tensors} | {object.layout for object in tensors}
     parts = [part for binding in bindings.values() for part in binding.parts]
-    names = [*bindings, *(object.id for object in objects)]
+    names = [*words, *bindings, *(object.id for object in objects)]
     return (
         min([object.bytes for object in objects]) > 0
         and all(names)
         and "\0" not in "".join(names)
         and all(len(shape) <= MAX_RANK and min(shape, default=1) > 0 and prod(shape) <= U64_MAX for shape in shapes)
+        and max([object.divisors for object in tensors], default=1) <= U64_MAX
         and all(binding.object or binding.parts for binding in bindings.values())
         and all(0 <= part.begin < part.end for part in parts)
     )

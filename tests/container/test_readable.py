@@ -29,7 +29,8 @@ from tests.container.records import full
 CHANGES: dict[str, list[Any]] = {
     "id": ["", "a\0b", "n", "tokenizer", "another"],
     "shape": [(), (0,), (256, 64), (128, 128), (1,) * 16, (1,) * 17, (2**33, 2**33), (-2, -8)],
-    "format": ["fp32", "nvfp4", "no_format"],
+    "format": ["fp32", "nvfp4", "no_format", ""],
+    "layout": ["row_scale_v1", "no_layout", ""],
     "offset": [0, -512, 256, 512, 257, 9728, 2**64],
     "bytes": [0, 1, 4, 18, 9224, 2**63, 2**64],
     "divisors": [0, 1, 2],
@@ -96,6 +97,9 @@ def test_what_is_planned_is_what_a_reader_takes(data: st.DataObject) -> None:
         TensorObject("t", (4, 0), "another_format", "another_layout", 10240, 4),
         TensorObject("t", (-2, -2), "another_format", "another_layout", 10240, 4),
         TensorObject("t", (2**33, 2**33), "another_format", "another_layout", 10240, 4),
+        TensorObject("t", (4,), "", "another_layout", 10240, 4),
+        TensorObject("t", (4,), "another_format", "a\0b", 10240, 4),
+        TensorObject("t", (4,), "another_format", "another_layout", 10240, 4, 2**64),
     ],
 )
 def test_what_only_the_records_themselves_show_is_refused(last: TensorObject | ResourceObject) -> None:
