@@ -42,14 +42,17 @@ def refuse_irregular(status: os.stat_result, shown: str, needed: str = "a file")
 
 
 def unreadable(error: OSError | ValueError, shown: str) -> SourceError:
-    """What the system raised, or Python for a path with a null byte, as an error that names the file."""
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    """What the system raised, or Python for a path with a null character, as an error that names the file."""
+    if isinstance(error, OSError):
+        reason = error.strerror or str(error)
+    else:  # each version of Python has its own words for it
+        reason = "its name holds a null character" if "null" in str(error) else str(error)
     return SourceError(Problem("unreadable", f"cannot be read: {reason}", path=shown))
 
 
 @contextmanager
 def translated(shown: str) -> Iterator[None]:
-    """Turn what the system raises (ValueError: for a path with a null byte) into a SourceError that names the file."""
+    """Turn what the system raises, or Python as `unreadable` says, into a SourceError that names the file."""
     try:
         yield
     except (OSError, ValueError) as error:

@@ -110,7 +110,7 @@ def test_a_file_that_is_not_there_is_told_in_the_same_words_by_every_command(tmp
         ("absent/m.ninfer", "no-such-file", "does not exist"),
         ("pipe", "not-a-file", "is a pipe, device or socket, where a {} is needed"),
         ("link", "broken-link", "is a link to gone, which does not exist: download the file itself again"),
-        ("a\0b", "unreadable", "cannot be read: embedded null byte"),
+        ("a\0b", "unreadable", "cannot be read: its name holds a null character"),
     ],
 )
 @pytest.mark.parametrize(("reader", "needed"), [(open_artifact, ".ninfer file"), (open_checkpoint, "file")])
