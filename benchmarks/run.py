@@ -112,6 +112,7 @@ def seconds(runs: int, *arguments: str | Path) -> float:
     """Wall seconds of a command, the median of so many runs."""
     command = [*PROGRAM, *map(str, arguments)]
     times = []
+    os.sync()  # what was made before is not to be written meanwhile
     for _ in range(runs):
         start = time.perf_counter()
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
