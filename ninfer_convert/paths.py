@@ -46,7 +46,7 @@ def unreadable(error: OSError | ValueError, shown: str) -> SourceError:
     if isinstance(error, OSError):
         reason = error.strerror or str(error)
     else:  # each version of Python has its own words for it
-        reason = "its name holds a null character" if "null" in str(error) else str(error)
+        reason = "its name holds a null character" if "\0" in shown else str(error)
     return SourceError(Problem("unreadable", f"cannot be read: {reason}", path=shown))
 
 

@@ -68,3 +68,12 @@ def program(*arguments: str | Path, **options: Any) -> subprocess.CompletedProce
 def command(*arguments: str | Path) -> list[str]:
     """The program's command line, for this interpreter."""
     return [sys.executable, "-m", "ninfer_convert", *(os.fspath(argument) for argument in arguments)]
+
+
+def standing_after_kills(program: str, scenario: str, folder: Path) -> list[str]:
+    """What stood at the destination after each kill of a scenario; `program` is a module such as
+    `tests.container.killed`."""
+    command = [sys.executable, "-m", program, scenario, str(folder)]
+    ran = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.split()

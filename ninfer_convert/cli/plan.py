@@ -12,7 +12,6 @@ import click
 
 from ninfer_convert.cli import render
 from ninfer_convert.cli.options import debug_option, destination, json_option, planning_options, refuse_lost
-from ninfer_convert.formats.stored import may_round
 from ninfer_convert.strict_json import collector_paused
 
 if TYPE_CHECKING:
@@ -84,14 +83,13 @@ def _lines(
 def _row(piece: StoredPiece) -> tuple[str, ...]:
     selection = piece.selection
     name = f"{piece.parameter} [{_few_runs(selection)}]" if selection else piece.parameter
-    format, method, shape, place = _decided(piece.member.piece, piece.stored)
+    format, method, shape, place = _decided(piece.member.piece, piece.lossy)
     return name, piece.stored, format, method, shape, f"{piece.bytes:,}", place
 
 
 @cache
-def _decided(piece: Piece, stored: str) -> tuple[str, str, str, str]:
+def _decided(piece: Piece, lossy: bool) -> tuple[str, str, str, str]:
     """Format, method, shape, and where that is said: the same of all parameters that are alike."""
-    lossy = may_round(stored, piece.format)
     return (
         f"{piece.format} (no {piece.instead_of})" if piece.instead_of else piece.format,
         f"{piece.method.name} (lossy)" if lossy else piece.method.name,

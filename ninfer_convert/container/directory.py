@@ -165,7 +165,7 @@ def _tables(directory: Directory) -> dict[str, tuple[_Kind, Iterable[Any]]]:
         "objects": (list, map(_object, directory.objects)),
         "bindings": (dict, ((name, _binding(binding)) for name, binding in directory.bindings.items())),
         "uses": (list, map(_use, directory.uses)),
-        "files": (list, map(file_members, directory.files)),
+        "files": (list, map(_file, directory.files)),
     }
 
 
@@ -209,11 +209,6 @@ def _batches(kind: _Kind, records: Iterable[Any]) -> Iterator[str]:
     yield empty if mark != "," else empty[1]
 
 
-def file_members(file: File) -> dict[str, Any]:
-    """The members of one record of the files table."""
-    return {"path": file.path, "payload_bytes": file.payload_bytes}
-
-
 def without_digests(directory: Directory) -> Directory:
     """`directory` without the `sha256` of any object."""
     recorded: Mapping[str, Mapping[str, Any]] = directory.provenance.get("objects", {})
@@ -223,9 +218,9 @@ def without_digests(directory: Directory) -> Directory:
     return replace(directory, provenance={**directory.provenance, "objects": objects})
 
 
-def encode(value: Any) -> bytes:
-    """The JSON of a small value, as `serialize` writes it."""
-    return _json(value).encode()
+def file_json(file: File) -> bytes:
+    """The JSON of one record of the files table, as `serialize` writes it."""
+    return _json(_file(file)).encode()
 
 
 # A directory is a tree: looking for circles would only cost time.
@@ -274,6 +269,10 @@ def _binding(binding: Binding) -> dict[str, Any]:
     if binding.object is not None:
         return {"object": binding.object}
     return {"parts": [{"object": part.object, "range": [part.begin, part.end]} for part in binding.parts]}
+
+
+def _file(file: File) -> dict[str, Any]:
+    return {"path": file.path, "payload_bytes": file.payload_bytes}
 
 
 def _use(use: Use) -> dict[str, Any]:

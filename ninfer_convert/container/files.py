@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, count
 
-from ninfer_convert.container.directory import encode, file_members, refuse_unreadable, serialized
+from ninfer_convert.container.directory import file_json, refuse_unreadable, serialized
 from ninfer_convert.container.framing import MAX_DIRECTORY, PAYLOAD_ALIGNMENT, derive_id, entry_start
 from ninfer_convert.container.records import Directory, File
 from ninfer_convert.container.rules import part_name_fault
@@ -128,7 +128,7 @@ class _Split:
     def plan(self, infix: str = "") -> FilePlan:
         """The division, with `infix` between the entry's name and the number in the names of parts."""
         single = File(None, self.payload_bytes)
-        json_bytes = self.bare_bytes + len(_file_json(single))
+        json_bytes = self.bare_bytes + len(file_json(single))
         if self.limit is None or entry_start(json_bytes) + self.payload_bytes <= self.limit:
             return FilePlan(replace(self.directory, files=(single,)), json_bytes)
         self.check_name()
@@ -185,28 +185,24 @@ class _Split:
         """Bytes of the records of a files table, commas included, for these capacities."""
         parts = max(0, -(-(self.payload_bytes - first) // rest))
         last = self.payload_bytes - first - (parts - 1) * rest
-        total = len(_file_json(File(None, first)))
+        total = len(file_json(File(None, first)))
         begin = 1
         while begin < parts:
             end = min(parts, 10 ** max(4, len(str(begin))))
-            total += (end - begin) * (1 + len(_file_json(File(self.part_name(begin, infix), rest))))
+            total += (end - begin) * (1 + len(file_json(File(self.part_name(begin, infix), rest))))
             begin = end
         if parts:
-            total += 1 + len(_file_json(File(self.part_name(parts, infix), last)))
+            total += 1 + len(file_json(File(self.part_name(parts, infix), last)))
         return total
 
     def smallest_limit(self, infix: str) -> int:
         """The smallest cap under which a division works."""
-        single = self.bare_bytes + len(_file_json(File(None, self.payload_bytes)))
+        single = self.bare_bytes + len(file_json(File(None, self.payload_bytes)))
         low, high = 0, entry_start(single) + self.payload_bytes
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if self.reserve(middle, infix) is not None else (middle, high)
         return high
-
-
-def _file_json(file: File) -> bytes:
-    return encode(file_members(file))
 
 
 def _capacities(limit: int, json_bytes: int) -> tuple[int, int]:

@@ -89,11 +89,15 @@ def are_sound(objects: Sequence[Object], bindings: Mapping[str, Binding]) -> boo
         min([object.bytes for object in objects]) > 0
         and all(names)
         and "\0" not in "".join(names)
-        and all(len(shape) <= MAX_RANK and min(shape, default=1) > 0 and prod(shape) <= U64_MAX for shape in shapes)
+        and all(len(shape) <= MAX_RANK and _are_axes(shape) for shape in shapes)
         and max([object.divisors for object in tensors], default=1) <= U64_MAX
         and all(binding.object or binding.parts for binding in bindings.values())
         and all(0 <= part.begin < part.end for part in parts)
     )
+
+
+def _are_axes(sizes: Sequence[Any]) -> bool:
+    return all(type(size) is int and size > 0 for size in sizes) and prod(sizes) <= U64_MAX
 
 
 class Structure:
@@ -191,7 +195,7 @@ class Structure:
     def _shape(self, record: dict[str, Any], where: Where) -> tuple[int, ...] | None:
         value = record.get("shape", _ABSENT)
         if isinstance(value, list) and len(value) <= MAX_RANK:
-            if all(type(size) is int and size > 0 for size in value) and prod(value) <= U64_MAX:
+            if _are_axes(value):
                 return tuple(value)
             found = printable(str(value)[:60])
         elif value is _ABSENT:

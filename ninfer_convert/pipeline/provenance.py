@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ninfer_convert.recipe import Recipe, Resolution
     from ninfer_convert.sources.base import Checkpoint, SourceFile
     from ninfer_convert.sources.imatrix import ImportanceMatrix
-    from ninfer_convert.values import Origin, Shape
+    from ninfer_convert.values import Shape
 
 ENCODING = 1
 """Changes only when the bytes for the same inputs change."""
@@ -70,7 +70,7 @@ def record(
         "parameters": dict(_parameters(members, placed, resolution, shapes)),
         "skipped": [
             *(
-                {"name": skip.name, "tensors": _tensors(model.by_name[skip.name].source.origins), "reason": skip.reason}
+                {"name": skip.name, "tensors": model.by_name[skip.name].tensors, "reason": skip.reason}
                 for skip in resolution.skipped
             ),
             *(
@@ -196,10 +196,6 @@ def given_file(method: CallableMethod, value: Any) -> Path | None:
     """The file that a parameter of a callable is: any text that leads to one from where its code stands."""
     path = method.code.path.parent / value if isinstance(value, str) else None
     return path if path is not None and os.path.isfile(path) else None
-
-
-def _tensors(origins: Iterable[Origin]) -> list[str]:
-    return [origin.tensor for origin in origins]
 
 
 def _parameter(method: Method, name: str, value: Any, matrices: Mapping[str, ImportanceMatrix]) -> Any:

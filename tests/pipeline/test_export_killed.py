@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
-import sys
 from itertools import groupby
 from pathlib import Path
 
@@ -17,8 +15,7 @@ from ninfer_convert.pipeline.export import Exported, export
 from tests.pipeline import artifacts
 from tests.pipeline.exporting import tree
 from tests.pipeline.killed import visible
-
-REPOSITORY = Path(__file__).parent.parent.parent
+from tests.support import standing_after_kills
 
 SCENARIOS = {
     "new-folder": ["absent", "new"],
@@ -31,25 +28,17 @@ SCENARIOS = {
 }
 
 
-def standing(scenario: str, folder: Path) -> list[str]:
-    """What stood at the destination after each kill."""
-    program = [sys.executable, "-m", "tests.pipeline.killed", scenario, str(folder)]
-    ran = subprocess.run(program, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout.split()
-
-
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_after_a_kill_at_any_call_the_next_export_leaves_one_model_and_nothing_hidden(
     scenario: str, tmp_path: Path
 ) -> None:
-    found = standing(scenario, tmp_path)
+    found = standing_after_kills("tests.pipeline.killed", scenario, tmp_path)
     assert [state for state, _ in groupby(found)] == SCENARIOS[scenario]
     assert len(found) > 20
 
 
 def test_a_kill_while_a_dead_runs_files_are_cleared_up_does_no_harm(tmp_path: Path) -> None:
-    found = standing("twice", tmp_path)
+    found = standing_after_kills("tests.pipeline.killed", "twice", tmp_path)
     assert set(found) == {"old", "absent", "new"}
     assert len(found) > 50
 
